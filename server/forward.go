@@ -139,11 +139,24 @@ func (l *loop) handTo(to uint64) error {
 	switch {
 	case !st.Serving:
 		return answerError(&replica.Answer{Outcome: replica.NotDone})
+	case to == 0:
+		return l.handOn()
 	case !slices.Contains(st.Members.Conf.GetVoters(), to):
 		return driver.Errorf("", "", fs.ErrInvalid, "%d is no voter of this group: see holdfast member ls", to)
 	}
 	if why := l.node.Unfit(to); why != "" {
 		return &driver.Error{Kind: driver.ErrConflict, Outcome: driver.NotDone, Err: errors.New(why)}
+	}
+	l.node.Transfer(l.now(), to)
+	return nil
+}
+
+// handOn hands the leadership of this node, which is about to stop, to the best that there is: with a leader that ails the
+// group does more than with none.
+func (l *loop) handOn() error {
+	to := l.node.Heir()
+	if to == 0 {
+		return &driver.Error{Kind: driver.ErrConflict, Outcome: driver.NotDone, Err: errors.New("no other voter answers and has the state of the group, so that none can take over: see holdfast status")}
 	}
 	l.node.Transfer(l.now(), to)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/server"
@@ -31,9 +32,10 @@ func TestLeader(t *testing.T) {
 	for _, node := range g.nodes {
 		until(node, uint64(first+1))
 	}
-	next := (first + 1) % 3
+	next, again := (first+1)%3, time.NewTicker(20*time.Millisecond)
+	defer again.Stop()
 	err := error(driver.ErrConflict)
-	for ctx := within(t); errors.Is(err, driver.ErrConflict) && ctx.Err() == nil; { // it has not caught up, for a moment
+	for ctx := within(t); errors.Is(err, driver.ErrConflict) && ctx.Err() == nil; <-again.C { // it has not caught up, for a moment
 		err = g.nodes[first].Transfer(ctx, uint64(next+1))
 	}
 	if err != nil {
@@ -49,10 +51,11 @@ func TestLeader(t *testing.T) {
 func TestTransfer_Silent(t *testing.T) {
 	g := newGroup(t, 3)
 	lead := g.leader()
-	gone, other := (lead+1)%3, (lead+2)%3
+	gone, other, again := (lead+1)%3, (lead+2)%3, time.NewTicker(20*time.Millisecond)
+	defer again.Stop()
 	g.nodes[gone].Close()
 	for _, asked := range []int{lead, other} {
-		for ctx := within(t); ; {
+		for ctx := within(t); ; <-again.C {
 			err := g.nodes[asked].Transfer(ctx, uint64(gone+1))
 			if errors.Is(err, driver.ErrConflict) && strings.Contains(err.Error(), "does not answer") {
 				break
@@ -60,6 +63,27 @@ func TestTransfer_Silent(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Fatalf("node %d says %v", asked+1, err)
 			}
+		}
+	}
+}
+
+// A leader that stops hands over although the disks of both others are full, and have told it: without a leader nothing
+// would go on.
+func TestTransfer_AllFull(t *testing.T) {
+	g, disks := crampedGroup(t, 3)
+	lead, ctx := g.leader(), within(t)
+	for i := range disks {
+		disks[i].full.Store(i != lead)
+	}
+	<-time.After(2 * time.Second) // a node that has told nothing yet could be asked, too
+	if err := g.nodes[lead].Transfer(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
+	for now, changed := g.nodes[lead].Leader(); now.ID == 0 || now.ID == uint64(lead+1); now, changed = g.nodes[lead].Leader() {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("node %d takes node %d for the leader", lead+1, now.ID)
 		}
 	}
 }

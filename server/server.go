@@ -292,8 +292,13 @@ func changeMembers(ctx context.Context, l *loop, c replica.Change) (uint64, erro
 	return binary.LittleEndian.Uint64(data), nil
 }
 
-// Transfer asks the leader to hand leadership to another voter.
+// Transfer asks the leader to hand leadership to another voter, which has to be fit for it. With 0 only this node hands over, if
+// it leads, since it is about to stop: to the voter that is best for it, another one with each call if there are several.
 func (s *Server) Transfer(ctx context.Context, to uint64) error {
+	if to == 0 {
+		_, err := s.obey(ctx, s.loop, order{})
+		return err
+	}
 	_, err := s.carryOut(ctx, order{Lead: to})
 	return err
 }

@@ -5,12 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"slices"
 	"sync"
 	"time"
 
@@ -196,15 +194,8 @@ func (s *Service) handOver(grace time.Duration) {
 	if err != nil || !st.Serving {
 		return
 	}
-	for _, id := range slices.Concat(st.Members.Conf.GetVoters(), st.Members.Conf.GetVoters()) {
-		if id == st.ID || ctx.Err() != nil {
-			continue
-		}
-		err := s.node.Transfer(ctx, id)
-		if errors.Is(err, driver.ErrConflict) {
-			continue // it does not answer, or has not caught up
-		}
-		if err != nil || s.deposed(ctx) {
+	for range 2 * len(st.Members.Conf.GetVoters()) {
+		if err := s.node.Transfer(ctx, 0); err != nil || s.deposed(ctx) {
 			return
 		}
 	}

@@ -156,6 +156,9 @@ func (s Admin) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.Mov
 	if err := onlyOperators(ctx); err != nil {
 		return nil, err
 	}
+	if r.Id == 0 {
+		return nil, Named(Invalid("", "0 is no voter of this group: see holdfast member ls"), "move leader", "")
+	}
 	if err := s.s.Transfer(ctx, r.Id); err != nil {
 		return nil, Named(err, "move leader", "")
 	}

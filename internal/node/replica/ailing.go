@@ -71,6 +71,10 @@ func (n *Node) leaves(to uint64) {
 	n.note(to, noteAils, uint64(ailsLeaves), 0)
 }
 
+// bars reports whether a node with it cannot take over at all: one that heals does not do what it is asked. With another
+// ailment it does, if there is no other node.
+func (a ailment) bars() bool { return a == ailsDiffers }
+
 // text says why a node must not lead, and what to do.
 func (a ailment) text(id uint64, silence time.Duration) string {
 	switch a {

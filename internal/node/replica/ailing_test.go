@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 )
@@ -118,5 +120,50 @@ func TestNodeThatWasNotRemovedLeadsAgain(t *testing.T) {
 	c.ticks(35)
 	if why := leader.Unfit(1); why != "" {
 		t.Errorf("three election timeouts later node 1 cannot take over: %q", why)
+	}
+}
+
+// A leader with a stuck disk does not hand over to a node that heals, which would not take over: it would propose nothing
+// for an election timeout, again and again.
+func TestSlowDiskDoesNotHandOverToAHealingNode(t *testing.T) {
+	x := checking(t)
+	x.damage(3, 4)
+	x.park = true
+	x.healing(3)
+	x.gone, x.stuck = 2, 1
+	asked := 0
+	x.drop = func(m replica.Message) bool {
+		if typeOf(m) == raftpb.MsgTimeoutNow {
+			asked++
+		}
+		return false
+	}
+	x.add(5, nil)
+	x.tickAll(25)
+	if st := x.nodes[3].Status(); asked > 0 || !st.Healing {
+		t.Errorf("node 3 heals: %v, and was asked to lead %d times", st.Healing, asked)
+	}
+}
+
+// A node that stops hands over to one that is well, to a full one if there is no other, and to none that heals.
+func TestHeir(t *testing.T) {
+	x := checking(t)
+	x.tickAll(25)
+	x.nodes[2].SetFull(true)
+	x.tickAll(1)
+	if to := x.nodes[1].Heir(); to != 3 {
+		t.Errorf("of a full node and one that is well %d is to lead", to)
+	}
+	x.damage(3, 4)
+	x.park = true
+	x.healing(3)
+	x.tickAll(1)
+	if to := x.nodes[1].Heir(); to != 2 {
+		t.Errorf("of a full node and one that heals %d is to lead", to)
+	}
+	x.gone = 2
+	x.tickAll(12)
+	if to := x.nodes[1].Heir(); to != 0 {
+		t.Errorf("of one that is away and one that heals %d is to lead", to)
 	}
 }

@@ -112,7 +112,7 @@ func (n *Node) successor() (to uint64) {
 	var best choice
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
 		known, right := n.judged(id)
-		if p.IsLearner || id == n.cfg.ID || !n.answering(id) || known && !right || n.ailing(id) == ailsDiffers {
+		if p.IsLearner || id == n.cfg.ID || !n.answering(id) || known && !right || n.ailing(id).bars() {
 			return
 		}
 		if h := (choice{id != n.healing.asked, right, n.ailing(id) == 0, p.Match}); to == 0 || h.before(best) {

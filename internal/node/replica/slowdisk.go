@@ -11,7 +11,8 @@ func (n *Node) tickDisk() {
 		return
 	}
 	well := func(id uint64) bool { return n.ailing(id) == 0 }
-	if to := cmp.Or(n.quicker(well), n.quicker(n.answering)); to != 0 {
+	able := func(id uint64) bool { return !n.ailing(id).bars() }
+	if to := cmp.Or(n.quicker(well), n.quicker(able)); to != 0 {
 		n.transfer, n.handing = to, 0
 		n.raft.TransferLeader(to) // what flies stays so: this node cannot apply what it has not written
 	}

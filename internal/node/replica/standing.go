@@ -53,6 +53,10 @@ func (n *Node) answering(id uint64) bool {
 // an election timeout if it was asked, or should not; "": it can.
 func (n *Node) Unfit(id uint64) string { return n.standing().unfit(id) }
 
+// Heir is the voter to which this node, which leads, hands over when it stops, another one than at the last time if there
+// is one; 0: there is none.
+func (n *Node) Heir() uint64 { return n.standing().heir(n.handed) }
+
 func (s *standing) unfit(id uint64) string {
 	switch {
 	case !s.answers[id]:
@@ -353,8 +357,7 @@ func (s *standing) moves(c Change, id uint64, voters int) bool {
 // leader that removes itself is the only one that knows when the change is complete:
 // the others would need its vote to learn of it, which it might refuse to them.
 func (s *standing) headless(c Change) string {
-	well := func(id uint64) bool { return s.answers[id] && s.ails[id] == 0 } // one that has not caught up will
-	if slices.Contains(c.Remove, s.self) && s.best(c, 0, well) == 0 {
+	if slices.Contains(c.Remove, s.self) && s.successor(c, 0) == 0 {
 		return fmt.Sprintf("node %d leads, and no voter stays that could take over from it: %s", s.self, cmp.Or(s.reasons(c), "promote another one first, then remove it"))
 	}
 	return ""
@@ -371,12 +374,16 @@ func (s *standing) reasons(c Change) string {
 	return strings.Join(all, "; ")
 }
 
-// answering: a node answers.
-func (s *standing) answering(id uint64) bool { return s.answers[id] }
-
 // successor is the voter that can take over from a leader that a change removes; 0: there is none.
 func (s *standing) successor(c Change, asked uint64) (best uint64) {
 	return s.best(c, asked, func(id uint64) bool { return s.unfit(id) == "" })
+}
+
+// heir is the voter that takes over from a leader that goes in any case: one that can, else one that will do it badly; 0:
+// there is none.
+func (s *standing) heir(asked uint64) uint64 {
+	able := func(id uint64) bool { return s.answers[id] && !s.ails[id].bars() }
+	return cmp.Or(s.successor(Change{}, asked), s.best(Change{}, asked, able))
 }
 
 // best is the voter that stays after a change, is one of some, and has the most of the log, and if

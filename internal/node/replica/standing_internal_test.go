@@ -30,6 +30,21 @@ func TestStandingSuccessor(t *testing.T) {
 	}
 }
 
+// The removal of a leader is refused with the reasons if no voter that stays can take over now, be it that one of them has
+// only yet to catch up: else the order would be answered without a reason, again and again.
+func TestStandingHeadless(t *testing.T) {
+	s := &standing{self: 1, members: &Membership{Conf: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}}, answers: map[uint64]bool{1: true, 2: true, 3: true},
+		current: map[uint64]bool{1: true, 2: true}, ails: map[uint64]ailment{2: ailsFull}}
+	c := Change{Remove: []uint64{1}}
+	if got := s.headless(c); !strings.Contains(got, "the disk of node 2 is full") || !strings.Contains(got, "node 3 has not caught up") {
+		t.Errorf("a leader whose successors are full or behind is not removed: %q", got)
+	}
+	s.current[3] = true
+	if got := s.headless(c); got != "" || s.successor(c, 3) != 3 {
+		t.Errorf("with node 3 caught up: %q, to %d", got, s.successor(c, 3))
+	}
+}
+
 // A group that began with one address for the clients of two members, or for clients and nodes, goes on: neither what the
 // leader notes of one of them, nor a node in its place is refused for it.
 func TestSameClientsOfBefore(t *testing.T) {
