@@ -154,7 +154,7 @@ func (l *loop) handTo(to uint64) error {
 // handOn hands the leadership of this node, which is about to stop, to the best that there is: with a leader that ails the
 // group does more than with none.
 func (l *loop) handOn() error {
-	to := l.node.Heir()
+	to := l.node.TakesOver()
 	if to == 0 {
 		return &driver.Error{Kind: driver.ErrConflict, Outcome: driver.NotDone, Err: errors.New("no other voter answers and has the state of the group, so that none can take over: see holdfast status")}
 	}

@@ -146,24 +146,24 @@ func TestSlowDiskDoesNotHandOverToAHealingNode(t *testing.T) {
 }
 
 // A node that stops hands over to one that is well, to a full one if there is no other, and to none that heals.
-func TestHeir(t *testing.T) {
+func TestTakesOver(t *testing.T) {
 	x := checking(t)
 	x.tickAll(25)
 	x.nodes[2].SetFull(true)
 	x.tickAll(1)
-	if to := x.nodes[1].Heir(); to != 3 {
+	if to := x.nodes[1].TakesOver(); to != 3 {
 		t.Errorf("of a full node and one that is well %d is to lead", to)
 	}
 	x.damage(3, 4)
 	x.park = true
 	x.healing(3)
 	x.tickAll(1)
-	if to := x.nodes[1].Heir(); to != 2 {
+	if to := x.nodes[1].TakesOver(); to != 2 {
 		t.Errorf("of a full node and one that heals %d is to lead", to)
 	}
 	x.gone = 2
 	x.tickAll(12)
-	if to := x.nodes[1].Heir(); to != 0 {
+	if to := x.nodes[1].TakesOver(); to != 0 {
 		t.Errorf("of one that is away and one that heals %d is to lead", to)
 	}
 }

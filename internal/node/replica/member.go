@@ -555,7 +555,7 @@ func (n *Node) tickRemoved() {
 		return
 	}
 	s := n.standing()
-	if to := s.heir(n.handed); to != 0 {
+	if to := s.takesOver(n.handed); to != 0 {
 		n.handing, n.handed = 0, to
 		n.raft.TransferLeader(to)
 	}

@@ -53,9 +53,9 @@ func (n *Node) answering(id uint64) bool {
 // an election timeout if it was asked, or should not; "": it can.
 func (n *Node) Unfit(id uint64) string { return n.standing().unfit(id) }
 
-// Heir is the voter to which this node, which leads, hands over when it stops, another one than at the last time if there
+// TakesOver is the voter to which this node, which leads, hands over when it stops, another one than at the last time if there
 // is one; 0: there is none.
-func (n *Node) Heir() uint64 { return n.standing().heir(n.handed) }
+func (n *Node) TakesOver() uint64 { return n.standing().takesOver(n.handed) }
 
 func (s *standing) unfit(id uint64) string {
 	switch {
@@ -379,9 +379,9 @@ func (s *standing) successor(c Change, asked uint64) (best uint64) {
 	return s.best(c, asked, func(id uint64) bool { return s.unfit(id) == "" })
 }
 
-// heir is the voter that takes over from a leader that goes in any case: one that can, else one that will do it badly; 0:
+// takesOver is the voter that takes over from a leader that goes in any case: one that can, else one that will do it badly; 0:
 // there is none.
-func (s *standing) heir(asked uint64) uint64 {
+func (s *standing) takesOver(asked uint64) uint64 {
 	able := func(id uint64) bool { return s.answers[id] && !s.ails[id].bars() }
 	return cmp.Or(s.successor(Change{}, asked), s.best(Change{}, asked, able))
 }
