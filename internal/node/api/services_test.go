@@ -406,8 +406,10 @@ func TestAdmin(t *testing.T) {
 	}
 	_, err = c.ChangeMembers(r.ctx, &pb.ChangeMembersRequest{})
 	wantCode(t, err, codes.InvalidArgument)
-	_, err = c.MoveLeader(r.ctx, &pb.MoveLeaderRequest{Id: 9})
-	wantCode(t, err, codes.InvalidArgument)
+	for _, id := range []uint64{0, 9} {
+		_, err = c.MoveLeader(r.ctx, &pb.MoveLeaderRequest{Id: id})
+		wantCode(t, err, codes.InvalidArgument)
+	}
 }
 
 func TestFence(t *testing.T) {
