@@ -50,8 +50,8 @@ const (
 	// OpForce revokes the claim on Name with Token, of any session. Flags: Now.
 	OpForce Op = 11
 	// OpRevoke ends another session, Session, by revoking all its claims. Flags:
-	// Now. Without a number it may be sent as often as need be, in the name of the session
-	// itself too, whatever that has left of its window.
+	// Now. In the name of that session itself it has no number, whatever that has left of its window,
+	// and may be sent as often as need be.
 	OpRevoke Op = 12
 	// OpResize sets the capacity of the semaphore Name to Limit.
 	OpResize Op = 13

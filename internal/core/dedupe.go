@@ -41,7 +41,7 @@ func (m *Machine) command(f *Frame, s *session, c *Command, r *Result) {
 		m.end(f, c, r)
 	case s == nil:
 		r.refuse(CodeNoSession, "there is no such session, or it has ended: open a new one")
-	case c.Op == OpRevoke && c.Seq == 0:
+	case c.Op == OpRevoke && c.Seq == 0 && c.Session == f.Session:
 		m.revoke(s, c, r)
 	case c.Seq == 0:
 		r.refuse(CodeInvalid, "the command has no number: count from 1")

@@ -58,17 +58,33 @@ func (m *Machine) revoke(by *session, c *Command, r *Result) {
 		r.refuse(CodeNotExist, "namespace %q has no such session, or it has ended", by.ns.name)
 		return
 	}
-	m.touchSession(s)
-	r.Revision = m.next()
-	m.tellSession(s, VerbRevoked)
-	s.revoked, s.atOnce = true, c.Flags&Now != 0
-	if s.due = s.deadline; s.has.holds() > 0 && !s.atOnce {
+	repeated := c.repeats(s)
+	if !repeated {
+		r.Revision = m.revokeSession(s, c.Flags&Now != 0)
+	}
+	if s.has.holds() > 0 && !s.atOnce {
 		r.Deadline = s.deadline
 	}
+	if !repeated {
+		m.drain()
+	}
+}
+
+// repeats reports a revocation without a number, which may be one that comes again, of a session that is
+// revoked already, and as soon.
+func (c *Command) repeats(s *session) bool {
+	return c.Seq == 0 && s.revoked && (s.atOnce || c.Flags&Now == 0)
+}
+
+func (m *Machine) revokeSession(s *session, atOnce bool) (revision uint64) {
+	m.touchSession(s)
+	revision = m.next()
+	m.tellSession(s, VerbRevoked)
+	s.revoked, s.atOnce, s.due = true, atOnce, s.deadline
 	m.sessionDue.set(s, s.due) // its end is decided: no policy keeps it
 	s.has.point(s.has.head())
 	m.assign(s, revoking)
-	m.drain()
+	return revision
 }
 
 // revokeOne revokes a claim of a session that another ends.

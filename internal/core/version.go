@@ -15,7 +15,7 @@ package core
 //	5  a session past its deadline that its policy keeps is granted nothing until it is
 //	   renewed; a re-entrant request joins the oldest hold; the quota of holds counts an upgrade that waits, and not the shared claim
 //	   under one that is granted; that of keys counts what a transaction leaves; a session is revoked
-//	   without a number, too
+//	   in its own name, without a number
 const EntryVersion = 5
 
 // BaseVersion is that of a new machine, and of one from a snapshot that does not tell. It

@@ -16,10 +16,12 @@ func (g *Gen) command(c *client) core.Command {
 	if cmd.Op == 0 {
 		cmd = g.draw(c)
 	}
-	if cmd.Op == core.OpOpen || cmd.Op == core.OpEnd || cmd.Op == core.OpRevoke && g.chance(25) {
+	if cmd.Op == core.OpOpen || cmd.Op == core.OpEnd {
 		return cmd
 	}
-	cmd.Seq = g.number(c)
+	if cmd.Seq = g.number(c); cmd.Op == core.OpRevoke && g.wide.IntN(4) == 0 {
+		cmd.Seq, cmd.Session = 0, c.id
+	}
 	if cmd.Op == core.OpLimit && cmd.Name == window && cmd.Ask.Op == core.LimitTake {
 		g.asked[request{c.id, cmd.Seq}] = cmd.Ask.Key
 	}
@@ -59,7 +61,7 @@ func (g *Gen) draw(c *client) core.Command {
 		weights[i] = m.weight
 	}
 	made := makers[g.pick(weights...)].make(c)
-	if givesUp := made.Op == core.OpRelease || made.Op == core.OpCancel || made.Op == core.OpEnd; givesUp && g.Taste.Crowd > 0 && g.wide.IntN(4) > 0 {
+	if givesUp := made.Op == core.OpRelease || made.Op == core.OpCancel || made.Op == core.OpEnd || made.Op == core.OpRevoke; givesUp && g.Taste.Crowd > 0 && g.wide.IntN(4) > 0 {
 		return g.acquire(c) // so that they become many
 	}
 	return made

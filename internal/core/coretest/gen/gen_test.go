@@ -111,7 +111,7 @@ func TestReaches(t *testing.T) {
 			out := tw.Apply(e)
 			g.Observe(out)
 			n.entry(&e, &out)
-			if i%20 == 0 {
+			if i%5 == 0 {
 				n.size(tw)
 			}
 		}

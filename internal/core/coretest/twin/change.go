@@ -302,15 +302,22 @@ func (t *Twin) revoke(by *session, cmd core.Command) core.Result {
 	if s == nil || s.ns != by.ns {
 		return core.Result{Code: core.CodeNotExist}
 	}
-	r := core.Result{Revision: t.next(), Deadline: s.deadline}
-	t.event(s.event(core.VerbRevoked))
-	s.revoked, s.revokedNow = true, cmd.Flags&core.Now != 0
+	now := cmd.Flags&core.Now != 0
+	again := cmd.Seq == 0 && s.revoked && (s.revokedNow || !now)
+	r := core.Result{Deadline: s.deadline}
+	if !again {
+		r.Revision = t.next()
+		t.event(s.event(core.VerbRevoked))
+		s.revoked, s.revokedNow = true, now
+	}
 	if s.revokedNow || !t.keeps(s) {
 		r.Deadline = 0
 	}
-	t.decide(s)
-	t.walkOn()
-	t.settle()
+	if !again {
+		t.decide(s)
+		t.walkOn()
+		t.settle()
+	}
 	return r
 }
 

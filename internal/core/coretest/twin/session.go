@@ -112,7 +112,7 @@ func (t *Twin) command(f core.Frame, c core.Command) core.Result {
 		return t.endAsAsked(f.Session, s)
 	case s == nil:
 		return t.refuse(c, core.CodeNoSession)
-	case c.Op == core.OpRevoke && c.Seq == 0:
+	case c.Op == core.OpRevoke && c.Seq == 0 && c.Session == f.Session:
 		return t.dated(t.revoke(s, c))
 	case c.Seq == 0:
 		return t.refuse(c, core.CodeInvalid)
