@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// TestRepeatedRequestsCountOnce: a request whose answer was lost is repeated,
+// TestRepeatedRequestsCountOnce: a request with an answer that was lost is repeated,
 // and counts once.
 func TestRepeatedRequestsCountOnce(t *testing.T) {
 	server := services.SharedRedis(t)
@@ -75,7 +75,7 @@ func warm(t *testing.T, d driver.Driver, name string) {
 	}
 }
 
-// TestCancelledOnItsWay: an Acquire whose caller gave up before the server heard
+// TestCancelledOnItsWay: an Acquire with a caller that gave up before the server heard
 // of it leaves nothing taken.
 func TestCancelledOnItsWay(t *testing.T) {
 	server := services.SharedRedis(t)

@@ -68,7 +68,7 @@ func TestSlowerThanTheTTL(t *testing.T) {
 		}
 	}
 	link.Delay(1050*time.Millisecond, services.ToClient)
-	check("the first hold, whose session is opened for it", second(s.Mutex(name).Acquire(t.Context())))
+	check("the first hold, with the session that is opened for it", second(s.Mutex(name).Acquire(t.Context())))
 	check("a session", second(s.Session(t.Context())))
 	link.Heal()
 	eventually(t, "what was not granted stays taken", func() bool {

@@ -37,7 +37,7 @@ func TestStandingHeadless(t *testing.T) {
 		current: map[uint64]bool{1: true, 2: true}, ails: map[uint64]ailment{2: ailsFull}}
 	c := Change{Remove: []uint64{1}}
 	if got := s.headless(c); !strings.Contains(got, "the disk of node 2 is full") || !strings.Contains(got, "node 3 has not caught up") {
-		t.Errorf("a leader whose successors are full or behind is not removed: %q", got)
+		t.Errorf("a leader with successors that are full or behind is not removed: %q", got)
 	}
 	s.current[3] = true
 	if got := s.headless(c); got != "" || s.successor(c, 3) != 3 {
