@@ -22,7 +22,7 @@ func TestRefusedRelease(t *testing.T) {
 	for fault := range refusals {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
-			p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
+			p, name := kthtrip.NewPath(t, commands, server.URL(), server.Addr()), unique(t)
 			s := open(t, p.URL())
 			h, err := s.Mutex(name).Acquire(t.Context())
 			if err != nil {
@@ -49,7 +49,7 @@ func TestRefusedRevoke(t *testing.T) {
 	for _, fault := range []kthtrip.Fault{kthtrip.CutBefore, "BUSY", "ERR"} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
-			p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
+			p, name := kthtrip.NewPath(t, commands, server.URL(), server.Addr()), unique(t)
 			space := open(t, p.URL())
 			s, err := space.Session(t.Context(), holdfast.TTL(time.Hour))
 			if err != nil {
@@ -79,7 +79,7 @@ func TestRefusedAfterItRan(t *testing.T) {
 	for fault := range endings {
 		for _, signed := range []bool{false, true} {
 			t.Run(fmt.Sprint(fault, signed), func(t *testing.T) {
-				p := kthtrip.NewPath(t, resp, server.URL(), server.Addr())
+				p := kthtrip.NewPath(t, commands, server.URL(), server.Addr())
 				counter := open(t, p.URL()).Counter(unique(t))
 				add := func(n uint64) (uint64, error) { return counter.Unsigned().Add(t.Context(), n) }
 				if signed {
@@ -108,7 +108,7 @@ func TestRefusedAfterItRan(t *testing.T) {
 // done.
 func TestUndoRefused(t *testing.T) {
 	server := services.SharedRedis(t)
-	p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
+	p, name := kthtrip.NewPath(t, commands, server.URL(), server.Addr()), unique(t)
 	s, other := open(t, p.URL()), open(t, server.URL())
 	if _, err := other.Mutex(name + "b").Acquire(t.Context()); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestUndoRefused(t *testing.T) {
 // more: another may.
 func TestHandOverUnheard(t *testing.T) {
 	server := services.SharedRedis(t)
-	p, name := kthtrip.NewPath(t, resp, server.URL(), server.Addr()), unique(t)
+	p, name := kthtrip.NewPath(t, commands, server.URL(), server.Addr()), unique(t)
 	s, other := open(t, p.URL()), open(t, server.URL())
 	l, err := s.Election(name).Campaign(t.Context(), nil)
 	if err != nil {

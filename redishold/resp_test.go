@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"sync"
 
@@ -56,13 +57,24 @@ func fits(f kthtrip.Fault, request []byte) bool {
 // resp knows as much of Redis' protocol as it takes to count round trips, and disturb
 // one: every request that a client sends is one, pipelined or not.
 func resp(c *kthtrip.Conn) (requests, replies func()) {
-	r := &respConn{Conn: c}
+	r := &respConn{Conn: c, counts: func([]byte) bool { return true }}
 	return r.requests, r.replies
 }
+
+// commands is resp for what calls ask alone: a connection that the client opens beside
+// them, at a time of its own, counts as no round trip.
+func commands(c *kthtrip.Conn) (requests, replies func()) {
+	r := &respConn{Conn: c, counts: func(request []byte) bool { return !opening.Match(request) }}
+	return r.requests, r.replies
+}
+
+// opening matches what is asked over a connection before calls use it.
+var opening = regexp.MustCompile(`^\*\d+\r\n\$\d+\r\n(HELLO|CLIENT|CLUSTER|PING|SUBSCRIBE)\r\n`)
 
 // respConn is one connection of a client of Redis.
 type respConn struct {
 	*kthtrip.Conn
+	counts func(request []byte) bool
 
 	mu      sync.Mutex
 	waiting []reply // in the order of their requests
@@ -82,7 +94,7 @@ func (c *respConn) requests() {
 		if err != nil {
 			return
 		}
-		fault := c.Trip(func(f kthtrip.Fault) bool { return fits(f, request) })
+		fault := c.due(request)
 		instead, refused := refusals[fault]
 		switch {
 		case fault == kthtrip.CutBefore:
@@ -96,6 +108,14 @@ func (c *respConn) requests() {
 			return
 		}
 	}
+}
+
+// due is the fault that a request meets.
+func (c *respConn) due(request []byte) kthtrip.Fault {
+	if !c.counts(request) {
+		return ""
+	}
+	return c.Trip(func(f kthtrip.Fault) bool { return fits(f, request) })
 }
 
 // expect has the client wait for one more reply.
