@@ -16,6 +16,9 @@ func sqlite(t *testing.T) *sql.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	if err := db.Ping(); err != nil { // SQLite does not wait for another connection that also makes the file's log
+		t.Fatal(err)
+	}
 	return db
 }
 

@@ -12,8 +12,8 @@ import (
 type client struct {
 	driver.Base
 	e     *engine
-	fault func(op, name string, err error)
-	gone  chan struct{} // closed by Close
+	fault func(op, name string, err error) // changed with e.mu held: other clients' calls tell it too
+	gone  chan struct{}                    // closed by Close
 
 	mu     sync.Mutex
 	shared map[driver.Spec]*user
@@ -59,7 +59,11 @@ func (c *client) Info() driver.Info {
 }
 
 // OnFault sets what is told about background failures.
-func (c *client) OnFault(f func(op, name string, err error)) { c.fault = f }
+func (c *client) OnFault(f func(op, name string, err error)) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.fault = f
+}
 
 // failed tells every client of a failure in the background.
 func (e *engine) failed(op string, err error) {

@@ -92,6 +92,9 @@ func Claims(d driver.Driver) (n int) {
 	return n
 }
 
+// Fail tells the clients of d's directory of a failure in the background.
+func Fail(d driver.Driver, err error) { d.(*client).e.failed("a test", err) }
+
 // Calls is how many calls of a driver are under way.
 func Calls(d driver.Driver) int {
 	c := d.(*client)

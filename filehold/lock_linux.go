@@ -151,7 +151,9 @@ func (e *engine) begin(ctx context.Context, u *user, w *driver.Want, f openFile)
 		return nil, ended(u.session)
 	}
 	if err := k.tell(ctx, core.VerbAcquired); err != nil {
-		k.release(ctx)
+		if k.leave() {
+			k.free() // no watcher has heard of it: none has to hear of its end
+		}
 		return nil, err
 	}
 	return k, nil
@@ -175,11 +177,7 @@ func (k *lock) tell(ctx context.Context, v core.Verb) error {
 // release gives the file back, whatever ctx says, which bounds how long it tries to tell that; false: it was
 // given back before.
 func (k *lock) release(ctx context.Context) bool {
-	k.u.mu.Lock()
-	_, held := k.u.locks[k]
-	delete(k.u.locks, k)
-	k.u.mu.Unlock()
-	if !held {
+	if !k.leave() {
 		return false
 	}
 	if err := k.tell(ctx, core.VerbReleased); err != nil {
@@ -187,6 +185,15 @@ func (k *lock) release(ctx context.Context) bool {
 	}
 	k.free()
 	return true
+}
+
+// leave takes the lock from its session; false: it was given back before.
+func (k *lock) leave() bool {
+	k.u.mu.Lock()
+	defer k.u.mu.Unlock()
+	_, held := k.u.locks[k]
+	delete(k.u.locks, k)
+	return held
 }
 
 // free unlocks the file: the kernel wakes its waiter.

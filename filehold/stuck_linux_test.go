@@ -277,10 +277,12 @@ func TestStuck_OtherDirectories(t *testing.T) {
 	}
 }
 
-// An Acquire that has to tell a watcher ends with its context, and leaves nothing taken.
+// An Acquire that has to tell a watcher ends with its context, leaves nothing taken, and is no fault that every
+// client of the directory hears of.
 func TestStuck_AcquireThatIsWatched(t *testing.T) {
 	dir := t.TempDir()
 	d := twoClients(t, dir, true)
+	d[1].OnFault(func(op, name string, err error) { t.Errorf("%s of %s: %v", op, name, err) })
 	taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{{Name: "first", Kind: driver.Mutex, Weight: 1}}})            // its session is open
 	if err := taken(t, d[0], &driver.Request{ID: [16]byte{4}, Wants: []driver.Want{aLock}}).Handle.Release(deadline(t)); err != nil { // its file is there
 		t.Fatal(err)
@@ -304,4 +306,30 @@ func TestStuck_AcquireThatIsWatched(t *testing.T) {
 	}
 	free()
 	taken(t, d[1], &driver.Request{ID: [16]byte{3}, Wants: []driver.Want{aLock}})
+}
+
+// A client is opened while calls of others of its directory fail: it may hear of that.
+func TestFaultsBesideAnOpening(t *testing.T) {
+	dir := t.TempDir()
+	d := twoClients(t, dir, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for ctx.Err() == nil {
+			filehold.Fail(d[0], errors.New("disk on fire"))
+		}
+	}()
+	for range 20 {
+		other, err := filehold.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other.OnFault(func(string, string, error) {})
+		if err := other.Close(deadline(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	<-over
 }
