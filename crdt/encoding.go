@@ -232,8 +232,9 @@ func (c *context) append(b []byte) []byte {
 	for _, a := range slices.SortedFunc(maps.Keys(c.upTo), Actor.Compare) {
 		b = appendDot(b, dot{a, c.upTo[a]})
 	}
-	b = binary.AppendUvarint(b, uint64(len(c.cloud)))
-	for _, d := range slices.SortedFunc(maps.Keys(c.cloud), compareDots) {
+	early := slices.SortedFunc(c.early(), compareDots)
+	b = binary.AppendUvarint(b, uint64(len(early)))
+	for _, d := range early {
 		b = appendDot(b, d)
 	}
 	return b
@@ -257,7 +258,7 @@ func (s *ORSet) Reached(version []byte) (bool, error) {
 			return false, nil
 		}
 	}
-	for d := range want.cloud {
+	for d := range want.early() {
 		if !s.context.has(d) {
 			return false, nil
 		}

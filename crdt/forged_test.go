@@ -24,7 +24,7 @@ func forgeries(d dot) map[string]ORSet {
 	state := ORSet{context: context{upTo: map[Actor]uint64{d.actor: d.n}}}
 	full := state.State()
 	full.put(d, "forged")
-	return map[string]ORSet{"removal": {context: context{cloud: map[dot]struct{}{d: {}}}}, "state": state, "full state": full, "addition": addition(d)}
+	return map[string]ORSet{"removal": {context: context{cloud: map[Actor]map[uint64]struct{}{d.actor: {d.n: {}}}}}, "state": state, "full state": full, "addition": addition(d)}
 }
 
 func addition(d dot) (s ORSet) {

@@ -1,6 +1,7 @@
 package crdt
 
 import (
+	"iter"
 	"maps"
 	"slices"
 )
@@ -41,18 +42,31 @@ func compareDots(a, b dot) int {
 	return 0
 }
 
-// context is a set of dots: all up to a number, for each actor, and a cloud of those
+// context is a set of dots: for each actor all up to a number, and a cloud of those
 // that came out of order.
 type context struct {
 	upTo  map[Actor]uint64
-	cloud map[dot]struct{}
+	cloud map[Actor]map[uint64]struct{}
+}
+
+// early are the dots that came out of order.
+func (c *context) early() iter.Seq[dot] {
+	return func(yield func(dot) bool) {
+		for a, numbers := range c.cloud {
+			for n := range numbers {
+				if !yield(dot{a, n}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (c *context) has(d dot) bool {
 	if d.n <= c.upTo[d.actor] {
 		return true
 	}
-	_, ok := c.cloud[d]
+	_, ok := c.cloud[d.actor][d.n]
 	return ok
 }
 
@@ -61,21 +75,32 @@ func (c *context) add(d dot) (fresh bool) {
 	if c.has(d) {
 		return false
 	}
-	if c.upTo == nil {
-		c.upTo, c.cloud = map[Actor]uint64{}, map[dot]struct{}{}
+	c.begin()
+	if c.cloud[d.actor] == nil {
+		c.cloud[d.actor] = map[uint64]struct{}{}
 	}
-	c.cloud[d] = struct{}{}
+	c.cloud[d.actor][d.n] = struct{}{}
 	c.pack(d.actor)
 	return true
 }
 
+func (c *context) begin() {
+	if c.upTo == nil {
+		c.upTo, c.cloud = map[Actor]uint64{}, map[Actor]map[uint64]struct{}{}
+	}
+}
+
 func (c *context) pack(a Actor) {
-	for next := (dot{a, c.upTo[a] + 1}); ; next.n++ {
-		if _, ok := c.cloud[next]; !ok {
-			return
+	numbers := c.cloud[a]
+	for next := c.upTo[a] + 1; ; next++ {
+		if _, ok := numbers[next]; !ok {
+			break
 		}
-		delete(c.cloud, next)
-		c.upTo[a] = next.n
+		delete(numbers, next)
+		c.upTo[a] = next
+	}
+	if len(numbers) == 0 {
+		delete(c.cloud, a)
 	}
 }
 
@@ -84,13 +109,11 @@ func (c *context) raise(a Actor, n uint64) (fresh bool) {
 	if c.upTo[a] >= n {
 		return false
 	}
-	if c.upTo == nil {
-		c.upTo, c.cloud = map[Actor]uint64{}, map[dot]struct{}{}
-	}
+	c.begin()
 	c.upTo[a] = n
-	for d := range c.cloud {
-		if d.actor == a && d.n <= n {
-			delete(c.cloud, d)
+	for early := range c.cloud[a] {
+		if early <= n {
+			delete(c.cloud[a], early)
 		}
 	}
 	c.pack(a)
@@ -123,10 +146,8 @@ func (s *ORSet) take(e string) (d ORSet) {
 // next is the actor's next addition, behind all that were heard of, if there is a number left.
 func (s *ORSet) next(a Actor) (_ dot, ok bool) {
 	n := s.context.upTo[a]
-	for d := range s.context.cloud { // its own are in order; this is for a set that was read back in pieces
-		if d.actor == a {
-			n = max(n, d.n)
-		}
+	for early := range s.context.cloud[a] { // its own are in order; this is for a set that was read back in pieces
+		n = max(n, early)
 	}
 	return dot{a, n + 1}, n < maxNumber
 }
@@ -184,7 +205,7 @@ func (s *ORSet) Elements() []string { return slices.Sorted(maps.Keys(s.of)) }
 // costs what it carries, whatever the size of the set; a whole state costs both
 // sizes.
 func (s *ORSet) Merge(o ORSet) (changed bool) {
-	for d := range o.context.cloud {
+	for d := range o.context.early() {
 		changed = s.learn(d, &o) || changed
 	}
 	if len(o.context.upTo) > 0 {
