@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"net/url"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/driver/onstore"
@@ -23,6 +24,8 @@ func open(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return onstore.New(s, onstore.Options{
 		Info:  driver.Info{Scheme: "toy", Features: map[driver.Feature]bool{driver.FeatureManyMachines: true}},
 		Place: "toy " + u.Host,
-		Close: s.close,
+		// Some requests carry megabytes as JSON.
+		Timeout: 10 * time.Second,
+		Close:   s.close,
 	}), nil
 }
