@@ -103,13 +103,13 @@ func TestGuard_WaitJSON(t *testing.T) {
 			Exit          int `json:"exit_code"`
 		}
 	}
-	late := program(t, dir, "--url", url, "--json", "guard", "wait", "--wait", "50ms", "g.yaml", "merge")
+	late := program(t, dir, "--url", url, "--json", "guard", "wait", "--wait", "3s", "g.yaml", "merge")
 	out, err := late.Output()
 	if d := readDecided(t, string(out)); d.Outcome != "failed" {
 		t.Errorf("it waits for %+v", d)
 	}
 	e, isExit := err.(*exec.ExitError)
-	if !isExit || e.ExitCode() != 124 || json.Unmarshal(e.Stderr, &said) != nil || said.Error.Exit != 124 || !strings.Contains(said.Error.Message, `guard "merge" is still blocked after 50ms`) {
+	if !isExit || e.ExitCode() != 124 || json.Unmarshal(e.Stderr, &said) != nil || said.Error.Exit != 124 || !strings.Contains(said.Error.Message, `guard "merge" is still blocked after 3s`) {
 		t.Errorf("%v: %+v", err, said)
 	}
 	wait := program(t, dir, "--url", url, "--json", "guard", "wait", "g.yaml", "merge")
