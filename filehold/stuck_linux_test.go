@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -282,7 +283,8 @@ func TestStuck_OtherDirectories(t *testing.T) {
 func TestStuck_AcquireThatIsWatched(t *testing.T) {
 	dir := t.TempDir()
 	d := twoClients(t, dir, true)
-	d[1].OnFault(func(op, name string, err error) { t.Errorf("%s of %s: %v", op, name, err) })
+	var faults atomic.Int32
+	d[1].OnFault(func(string, string, error) { faults.Add(1) })
 	taken(t, d[0], &driver.Request{ID: [16]byte{1}, Wants: []driver.Want{{Name: "first", Kind: driver.Mutex, Weight: 1}}})            // its session is open
 	if err := taken(t, d[0], &driver.Request{ID: [16]byte{4}, Wants: []driver.Want{aLock}}).Handle.Release(deadline(t)); err != nil { // its file is there
 		t.Fatal(err)
@@ -303,6 +305,9 @@ func TestStuck_AcquireThatIsWatched(t *testing.T) {
 	_, err := d[0].Acquire(soon(t), &driver.Request{ID: [16]byte{2}, Wants: []driver.Want{aLock}})
 	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Second {
 		t.Errorf("an Acquire with 50ms ended after %s with %v", took, err)
+	}
+	if n := faults.Load(); n > 0 {
+		t.Errorf("another client heard of %d faults", n)
 	}
 	free()
 	taken(t, d[1], &driver.Request{ID: [16]byte{3}, Wants: []driver.Want{aLock}})
