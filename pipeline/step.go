@@ -247,7 +247,7 @@ func (m *step) exited(e *Event) {
 		m.fail("what it held was lost while its command ran: " + cmp.Or(m.s.Reason, "it is not known why"))
 	case e.Final:
 		m.giveUp(e.Reason)
-	case e.Code != 0:
+	case e.Code != 0 || e.Reason != "":
 		m.fail(cmp.Or(e.Reason, fmt.Sprintf("its command ended with exit code %d", e.Code)))
 	default:
 		m.verify()

@@ -210,8 +210,9 @@ func cancelAll(ctx context.Context, taken []*holdfast.Reservation) {
 type command struct {
 	phase   string
 	attempt int
+	under   *both
 	halt    chan struct{}       // closed: it is to end
-	halted  bool                // it was to end before it had; when done has its end
+	halted  bool                // it was to end before it had, and not for what it ran under; when done has its end
 	code    int                 // with which it ended, whatever that counts as; when done has its end
 	done    chan pipeline.Event // has its end, for leave
 }
@@ -230,11 +231,10 @@ func (c *command) toEnd() bool {
 // may start it here, and the attempt waits again. What a command that does not start has taken
 // from limiters is given back.
 func (a *active) start(f *pipeline.Effect) {
-	c := &command{phase: f.Phase, attempt: f.Attempt, halt: make(chan struct{}), done: make(chan pipeline.Event, 1)}
-	a.command = c
 	bound, unbind := context.WithCancel(context.Background())
 	h, undo := a.under(bound), a.undo
-	a.undo = nil
+	c := &command{phase: f.Phase, attempt: f.Attempt, under: h, halt: make(chan struct{}), done: make(chan pipeline.Event, 1)}
+	a.command, a.undo = c, nil
 	run := &Command{Ref: a.Ref, Phase: f.Phase, Attempt: f.Attempt, Args: f.Run, Env: a.env(), Hold: h, Stop: c.halt}
 	a.tasks.Go(func() {
 		defer unbind()
@@ -260,7 +260,7 @@ func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) 
 	if err == nil && exit.NotStarted {
 		return e, false
 	}
-	c.halted = c.toEnd() && (!exit.Itself || exit.Lost)
+	c.halted = c.toEnd() && !exit.Itself && !exit.Lost
 	c.code = exit.Code
 	switch {
 	case err != nil:
@@ -270,16 +270,15 @@ func (a *active) end(c *command, run *Command) (e pipeline.Event, started bool) 
 			exit.Code, e.Final = exitNotFound, true
 		}
 		c.code, c.halted = exit.Code, false // it never ran
-	case (exit.Lost || c.halted) && exit.Code == 0:
-		exit.Code = exitKilled // it did not end by itself, however well it takes the signal
+	case exit.Lost: // a failure, however well it takes the signal
+		e.Reason = c.under.lostReason(exit.Code)
 	}
 	e.Kind, e.Code, e.Tail = pipeline.Exited, exit.Code, exit.Tail
 	return e, err == nil
 }
 
-// The exit codes of commands that did not end by themselves, or never began.
+// The exit codes of commands that never began.
 const (
-	exitKilled    = 128 + 15
 	exitCannotRun = 126
 	exitNotFound  = 127
 )
@@ -333,6 +332,18 @@ func (b *both) Err() error {
 		errs = append(errs, h.Err())
 	}
 	return errors.Join(errs...)
+}
+
+// lostReason is why a command has failed that was ended because this was over, or about to be.
+func (b *both) lostReason(code int) string {
+	what, why := "what it held was lost", b.parts[len(b.parts)-1].Err()
+	if len(b.parts) == 1 || why == nil && b.parts[0].Err() != nil {
+		what, why = "its runner had lost the run", b.parts[0].Err()
+	}
+	if why == nil { // it is ended before others can have it
+		why = errors.New("it could not be renewed in time")
+	}
+	return fmt.Sprintf("%s while its command ran: %v; the command was ended, with exit code %d", what, why, code)
 }
 
 func (b *both) Deadline() (first time.Time, ok bool) {

@@ -169,6 +169,54 @@ func TestLostHold(t *testing.T) {
 	}
 }
 
+// docs/guards.md: "If they are lost while the command runs, it is ended, and the phase has failed: the reason says why they
+// were lost". A command is ended before what it runs under is over, when that cannot be renewed: it has not succeeded then,
+// however well it takes the signal, and its exit code is its own.
+func TestLostHold_NotRenewed(t *testing.T) {
+	for _, c := range []struct {
+		holds []pipeline.Want
+		code  int
+		want  string
+	}{
+		{[]pipeline.Want{prod}, 0, "deploy: what it held was lost while its command ran: it could not be renewed in time; the command was ended, with exit code 0"},
+		{[]pipeline.Want{prod}, 143, "deploy: what it held was lost while its command ran: it could not be renewed in time; the command was ended, with exit code 143"},
+		{nil, 3, "deploy: its runner had lost the run while its command ran: it could not be renewed in time; the command was ended, with exit code 3"},
+	} {
+		s, _ := backends.Open(t, "memory")
+		p := pipelines(t, run.Config{Space: s, Runner: commands(func(*run.Command) (run.Exit, error) { return run.Exit{Code: c.code, Lost: true}, nil })})
+		r := submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithHolds(c.holds...), pipeline.NewPhase("next", "true")))
+		if s := ended(t, p, r); s.Status != pipeline.Failed || s.Code != c.code || s.Reason != c.want {
+			t.Errorf("ended with exit code %d it is %+v", c.code, s)
+		}
+	}
+}
+
+// The reason tells whether the hold was lost, or the run.
+func TestLostHold_Which(t *testing.T) {
+	for _, want := range []string{"what it held was lost", "its runner had lost the run"} {
+		s, other := backends.Open(t, "memory")
+		p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+			name := "prod"
+			if !strings.Contains(want, "held") {
+				name = "holdfast/pipelines/" + c.Ref.String()
+			}
+			held, err := other.Inspect(t.Context(), name)
+			if err == nil {
+				_, err = other.ForceRelease(t.Context(), name, held.Holders[0].Token)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			<-c.Hold.Done()
+			return run.Exit{Lost: true}, nil
+		})})
+		r := submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithHolds(prod)))
+		if s := ended(t, p, r); s.Status != pipeline.Failed || !strings.HasPrefix(s.Reason, "deploy: "+want) || !strings.Contains(s.Reason, "by force") || s.Code != 0 {
+			t.Errorf("when %s it is %+v", want, s)
+		}
+	}
+}
+
 // Runs wait for a place of their pipeline by its policy, over two runners, and one without
 // a runner holds up nobody.
 func TestPlaces(t *testing.T) {
