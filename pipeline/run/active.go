@@ -93,6 +93,8 @@ type active struct {
 	task    context.CancelFunc // ends what is waited for
 	tasks   sync.WaitGroup
 	until   *time.Timer
+	silent  bool // what is waited for has said nothing yet
+	overdue bool // the wait was over when it began: it ends with the first that is said
 	recheck *time.Timer
 	reasons reasons
 	hold    *holdfast.Hold
@@ -193,7 +195,7 @@ func (a *active) loop() error {
 		case <-a.ctx.Done():
 			return context.Cause(a.ctx)
 		case m := <-a.msgs:
-			err = a.hear(m)
+			err = a.hearTask(m)
 		case <-a.lost():
 			err = a.loseHold()
 		case <-a.until.C:
@@ -449,6 +451,7 @@ func (a *active) perform(before pipeline.State, effects []pipeline.Effect) error
 	if before.Status != s.Status || before.Phase != s.Phase || before.Attempt != s.Attempt {
 		a.task()
 		a.until.Stop()
+		a.silent, a.overdue = false, false
 	}
 	if !a.starts(&before) {
 		a.giveBack()
@@ -475,7 +478,7 @@ func (a *active) perform(before pipeline.State, effects []pipeline.Effect) error
 		case pipeline.Release:
 			a.release()
 		case pipeline.WakeAt:
-			a.until.Reset(max(f.At.Sub(a.p.now()), 0))
+			a.wakeAt(f.At)
 		}
 	}
 	if queued {
@@ -488,7 +491,7 @@ func (a *active) perform(before pipeline.State, effects []pipeline.Effect) error
 func (a *active) begin(f func(ctx context.Context)) {
 	a.task()
 	ctx, cancel := context.WithCancel(a.ctx)
-	a.task = cancel
+	a.task, a.silent = cancel, true
 	a.tasks.Go(func() { f(ctx) })
 }
 
