@@ -147,10 +147,12 @@ type Pipelines struct {
 	sweeping *sweeping // nil: no run runs here
 }
 
-// turns lets the goroutines of this program change a queue one after the other.
+// turns lets the goroutines of this program change or look at a queue one after the other.
 type turns struct {
 	taken chan struct{} // holds one: that goroutine has its turn
 	users int
+	begun int   // looks so far
+	last  *look // the last that has succeeded; nil: the last one has not
 }
 
 // New refuses a backend that cannot do what pipelines need. It asks nobody yet.
@@ -184,14 +186,24 @@ func New(c Config) (*Pipelines, error) {
 // turn waits until no other goroutine of this program changes the queue of the pipeline, or
 // until ctx ends.
 func (p *Pipelines) turn(ctx context.Context, name string) (leave func(), err error) {
+	t, _ := p.enterTurns(name)
+	return p.awaitTurn(ctx, t, name)
+}
+
+// enterTurns is before awaitTurn, and tells how many looks have begun.
+func (p *Pipelines) enterTurns(name string) (t *turns, begun int) {
 	p.mu.Lock()
-	t := p.turns[name]
+	defer p.mu.Unlock()
+	t = p.turns[name]
 	if t == nil {
 		t = &turns{taken: make(chan struct{}, 1)}
 		p.turns[name] = t
 	}
 	t.users++
-	p.mu.Unlock()
+	return t, t.begun
+}
+
+func (p *Pipelines) awaitTurn(ctx context.Context, t *turns, name string) (leave func(), err error) {
 	select {
 	case t.taken <- struct{}{}:
 		return func() { <-t.taken; p.leaveTurns(t, name) }, nil

@@ -2,6 +2,8 @@ package run
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 
 	"github.com/holdfast-io/holdfast/pipeline"
 )
@@ -10,10 +12,11 @@ import (
 // takes its place.
 func (a *active) queueTurn() error {
 	if a.Definition.Places > 0 {
-		q, err := a.p.loadQueue(a.ctx, a.Pipeline)
+		l, err := a.lookAtQueue()
 		if err != nil {
 			return ifPassing(err)
 		}
+		q := l.q
 		i := q.find(a.ID)
 		switch {
 		case i < 0 || q.Runs[i].Replaced:
@@ -24,23 +27,15 @@ func (a *active) queueTurn() error {
 		case a.State.Status != pipeline.Queued:
 			return nil
 		case q.Runs[i].Lost != 0: // it has a runner
-			q.Runs[i].Lost = 0
-			if err := a.p.keepQueue(a.ctx, a.Pipeline, q); err != nil {
-				return ifPassing(err)
-			}
-			a.look()
+			return a.found(*q, i)
+		case l.err != nil:
+			return l.err
+		case l.next == "":
+			a.stands(q, "", l.lost)
 			return nil
-		}
-		id, _, err := q.next(a.Definition, a.p.abandoned(a.ctx, a.view, q))
-		switch {
-		case err != nil:
-			return err
-		case id == "":
-			a.stands(q, "", a.p.endLost(a.ctx, a.Pipeline, q))
-			return nil
-		case id != a.ID: // it may have no runner
-			a.recheck.Reset(min(cmp.Or(max(a.p.settles(&q.Runs[q.find(id)]), 0), settling), a.p.between()))
-			a.stands(q, id, nil)
+		case l.next != a.ID: // it may have no runner
+			a.recheck.Reset(min(cmp.Or(max(a.p.settles(&q.Runs[q.find(l.next)]), 0), settling), a.p.between()))
+			a.stands(q, l.next, nil)
 			return nil
 		}
 	}
@@ -48,6 +43,61 @@ func (a *active) queueTurn() error {
 		return nil
 	}
 	return a.take(message{event: pipeline.Event{Kind: pipeline.Admitted}})
+}
+
+// found takes back that a run was without a runner.
+func (a *active) found(q queue, i int) error {
+	q.Runs = slices.Clone(q.Runs) // others look at it, too
+	q.Runs[i].Lost = 0
+	if err := a.p.keepQueue(a.ctx, a.Pipeline, &q); err != nil {
+		return ifPassing(err)
+	}
+	a.look()
+	return nil
+}
+
+// look is what was found of a queue. It is not changed.
+type look struct {
+	q    *queue
+	next string          // the run that starts next; empty: there is no place
+	err  error           // why that is not known
+	lost map[string]bool // if there is no place: those without a runner
+}
+
+// lookAtQueue looks at the queue. A change of it wakes all runs that wait: those of this program that were
+// woken before a look began share it, so that a change costs one look, and not one for each.
+func (a *active) lookAtQueue() (*look, error) {
+	if a.State.Status != pipeline.Queued { // what is next is nothing to it
+		q, err := a.p.loadQueue(a.ctx, a.Pipeline)
+		return &look{q: q}, err
+	}
+	name := fmt.Sprintf("%s/look/%d/%s", a.Pipeline, a.Definition.Places, a.Definition.Policy) // no pipeline has a slash in its name
+	t, begun := a.p.enterTurns(name)
+	leave, err := a.p.awaitTurn(a.ctx, t, name)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if t.begun > begun && t.last != nil {
+		return t.last, nil
+	}
+	a.p.mu.Lock()
+	t.begun++
+	a.p.mu.Unlock()
+	t.last, err = a.lookNow()
+	return t.last, err
+}
+
+func (a *active) lookNow() (*look, error) {
+	q, err := a.p.loadQueue(a.ctx, a.Pipeline)
+	if err != nil {
+		return nil, err
+	}
+	l := &look{q: q}
+	if l.next, _, l.err = q.next(a.Definition, a.p.abandoned(a.ctx, a.view, q)); l.err == nil && l.next == "" {
+		l.lost = a.p.endLost(a.ctx, a.Pipeline, q)
+	}
+	return l, nil
 }
 
 // stands tells where the run stands in the queue. It is not kept: it changes with every run
