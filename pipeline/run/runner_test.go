@@ -30,7 +30,8 @@ func TestCancel(t *testing.T) {
 	for _, backend := range backends.All {
 		t.Run(backend, func(t *testing.T) {
 			s, other := backends.Open(t, backend)
-			p, q := pipelines(t, run.Config{Space: s, Runner: commands(untilStopped)}), pipelines(t, run.Config{Space: other, Runner: commands(untilStopped)})
+			stopped, began := begun(untilStopped)
+			p, q := pipelines(t, run.Config{Space: s, Runner: stopped}), pipelines(t, run.Config{Space: other, Runner: commands(untilStopped)})
 			d := release(pipeline.NewPhase("deploy", "./deploy").WithHolds(prod))
 			r := submit(t, p, d)
 			ok(t, q.Cancel(t.Context(), r, "not wanted"))
@@ -43,12 +44,12 @@ func TestCancel(t *testing.T) {
 			r = submit(t, p, d)
 			done := make(chan pipeline.State)
 			go func() { done <- ended(t, p, r) }()
-			until(t, p, r, status(pipeline.Running))
+			<-began // that it is Running is known earlier
 			ok(t, q.Cancel(t.Context(), r, "not wanted"))
 			if s := <-done; s.Status != pipeline.Cancelled || s.Code != 143 {
 				t.Errorf("cancelled while it runs: %+v", s)
 			}
-			stopped, began := begun(untilStopped)
+			stopped, began = begun(untilStopped)
 			p = pipelines(t, run.Config{Space: s, Runner: stopped})
 			r = submit(t, p, d)
 			ok(t, left(t, p, r, began))
