@@ -289,10 +289,11 @@ func TestCancel_RunnerLost(t *testing.T) {
 			url := "mem://" + t.Name()
 			first, other := backends.Client(t, url), backends.Client(t, url)
 			killed := make(chan struct{})
-			p := pipelines(t, run.Config{Space: first, Runner: commands(func(*run.Command) (run.Exit, error) {
+			held, began := begun(func(*run.Command) (run.Exit, error) {
 				<-killed
 				return run.Exit{Code: 137}, nil
-			})})
+			})
+			p := pipelines(t, run.Config{Space: first, Runner: held})
 			q := pipelines(t, run.Config{Space: other, Runner: commands(succeed)})
 			d := release(pipeline.NewPhase("deploy", "./deploy"))
 			if d.Places = 1; how == "replaced" {
@@ -301,7 +302,7 @@ func TestCancel_RunnerLost(t *testing.T) {
 			r := submit(t, p, d)
 			var all sync.WaitGroup
 			all.Go(func() { _, _ = p.Run(t.Context(), r) })
-			until(t, q, r, status(pipeline.Running))
+			<-began
 			next := submit(t, q, d)
 			if how == "cancelled" {
 				ok(t, q.Cancel(t.Context(), r, "not wanted"))
