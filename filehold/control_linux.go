@@ -133,7 +133,7 @@ func (c *control) rescue(before bool) {
 }
 
 // err says that the file was cut short or deleted under us, or that a newer
-// program has taken the directory over.
+// program has taken the directory over. The first is for good, and so [driver.ErrClosed], too.
 func (c *control) err() error {
 	var st syscall.Stat_t
 	if is := c.load(wVersion); is > c.known {
@@ -143,7 +143,7 @@ func (c *control) err() error {
 		return nil
 	}
 	return driver.Errorf("", c.path, driver.ErrUnavailable,
-		"the file was deleted or cut short while it was in use: close every program that uses the directory, then remove the rest of it")
+		"%w for this program: the file was deleted or cut short while it was in use: close every program that uses the directory, then remove the rest of it", driver.ErrClosed)
 }
 
 // adopt says that the directory has from now on what this program writes. The store

@@ -224,8 +224,12 @@ func (p *Pipelines) leaveTurns(t *turns, name string) {
 // patience bounds one call to the backend.
 const patience = 10 * time.Second
 
-// passing reports that a failed call may succeed when it is made again.
+// passing reports that a failed call may succeed when it is made again. With what is closed for good,
+// as a backend is with files that were deleted, none does.
 func passing(err error) bool {
+	if errors.Is(err, holdfast.ErrClosed) {
+		return false
+	}
 	for _, kind := range []error{holdfast.ErrUnavailable, context.DeadlineExceeded, holdfast.ErrLost} {
 		if errors.Is(err, kind) {
 			return true

@@ -1,0 +1,36 @@
+package run_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/backends"
+	"github.com/holdfast-io/holdfast/pipeline"
+	"github.com/holdfast-io/holdfast/pipeline/run"
+)
+
+// A backend that is deleted while a command runs does not come back: the run ends with an error that says so.
+func TestRun_Deleted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	p := pipelines(t, run.Config{Space: backends.Client(t, "file:"+dir), Runner: commands(func(c *run.Command) (run.Exit, error) {
+		return run.Exit{}, os.RemoveAll(dir)
+	})})
+	r := submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithHolds(prod), pipeline.NewPhase("next", "true")))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Run(t.Context(), r)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it has not ended")
+	}
+}
