@@ -85,7 +85,11 @@ type MinHold time.Duration
 func (d MinHold) hold(c *config) { c.minHold = time.Duration(d) }
 
 // Delay keeps a name from everybody this long after it was lost (not after a
-// release), for what the lost holder still has in flight.
+// release), for what the lost holder still has in flight. It begins when the backend ends
+// the hold, by its TTL or its [MaxHold], which is a little after its holder's own
+// deadline; what shares its session is not free before that either. [Hold.Release],
+// also of a hold that was forced, [Session.Revoke] and [Space.Close] give back what was
+// not lost before, without a delay.
 type Delay time.Duration
 
 func (d Delay) hold(c *config) { c.delay = time.Duration(d) }

@@ -143,6 +143,8 @@ var faults = map[string]string{
 	"MaxHold/ExtendOnlyForward": "extend moves back",
 	"MinHold/StaysTaken":        "min-hold ignored",
 	"Delay/AfterALoss":          "delay ignored",
+	"Delay/NotRenewed":          "delay ignored",
+	"Delay/Stalled":             "delay ignored",
 	"Delay/NotAfterARelease":    "delay always",
 	"Force/EndsTheHold":         "loss untold",
 	"Force/IsKnownFirst":        "forced untold",

@@ -49,6 +49,10 @@ var claimDeadlineCases = []Case{
 		Promise: "A name with MinHold stays taken for that time after its grant although it was released."},
 	{Name: "Delay/AfterALoss", Needs: delayed, Run: timed(delayAfterALoss),
 		Promise: "A name that was lost with Delay is granted to nobody for that time."},
+	{Name: "Delay/NotRenewed", Uses: HasTTL, Needs: []driver.Feature{driver.FeatureDelay, driver.FeatureSession}, Run: timed(delayNotRenewed),
+		Promise: "A name with Delay that was lost because nobody renewed it is granted to nobody before its TTL and that time have passed, also if its holder releases it then."},
+	{Name: "Delay/Stalled", Uses: stalling, Needs: []driver.Feature{driver.FeatureDelay}, Run: timed(delayStalled),
+		Promise: "A name with Delay that a stopped program has lost is granted to nobody for that time, also if the program goes on just after the loss."},
 	{Name: "Delay/NotAfterARelease", Needs: []driver.Feature{driver.FeatureDelay}, Run: run(delayNotAfterARelease),
 		Promise: "A name that was released is free at once, whatever its Delay."},
 }
@@ -245,6 +249,27 @@ func delayAfterALoss(ctx context.Context, e *Env) {
 	ends(ctx, h.Done(), "a hold past its MaxHold")
 	done(must(b.Mutex("m").Acquire(ctx)).Release())
 	atLeast(start, 2*e.moment(), "the next was granted")
+}
+
+func delayNotRenewed(ctx context.Context, e *Env) {
+	a, b, start := e.Client(), e.Client(), time.Now()
+	h := must(a.Mutex("m", e.short(), holdfast.ManualRenew(), holdfast.Delay(e.moment())).Acquire(ctx))
+	ends(ctx, h.Done(), "a hold that nobody renews")
+	refused(h.Release(), holdfast.ErrLost, "Release of a lost hold")
+	done(must(b.Mutex("m").Acquire(ctx)).Release())
+	atLeast(start, time.Duration(e.short())+e.moment(), "the next was granted")
+}
+
+func delayStalled(ctx context.Context, e *Env) {
+	root := e.Root()
+	h := must(root.Sub(e.Prefix()).Mutex("m", e.short(), holdfast.Delay(e.moment())).Acquire(ctx))
+	resume := e.Stall(root)
+	defer resume()
+	ends(ctx, h.Done(), "a hold that is not renewed")
+	lost := time.Now()
+	resume()
+	done(must(e.Client().Mutex("m").Acquire(ctx)).Release())
+	atLeast(lost, e.moment(), "the next was granted")
 }
 
 func delayNotAfterARelease(ctx context.Context, e *Env) {

@@ -95,6 +95,7 @@ type Call struct {
 	sends              int32 // how often it was sent, over all streams
 	void               int32 // how often of that nothing of its frame was taken
 	single             bool  // it travels in a frame of its own
+	delays             bool  // the claim keeps its names for a while after it is lost
 
 	Result core.Result
 	// Now is the cluster time of the answer; with it the times in Result can be

@@ -16,7 +16,8 @@ type ending struct {
 }
 
 // End ends the session and all its holds: for the client at once, for the
-// server when it is told. [Over] says that it has answered.
+// server when it is told, or by its deadline if a hold with a delay has just been lost
+// by its own. [Over] says that nothing is left to do.
 func (s *Session) End(now int64) []Action {
 	s.begin(now)
 	if s.life == alive {
@@ -29,13 +30,32 @@ func (s *Session) End(now int64) []Action {
 func (s *Session) endNow(cause Cause, code core.Code, text string) {
 	s.life = dying
 	s.do(Action{Kind: SessionOver, Cause: cause, Code: code, Text: text})
+	silent := !s.spoke || s.outlasted(cause)
 	s.dropCalls()
 	s.ending.giveUp = s.now + 2*max(s.ttl, s.beat.longest)
 	s.resend()
-	if !s.spoke || cause == Expired && s.cfg.Policy != core.AtDeadline {
+	if silent {
 		s.finishEnding()
 	}
 }
+
+// outlasted reports whether names are to stay taken after the session, because its policy
+// keeps them or a hold with a delay was lost. To the server an End gives back all that the
+// session has, so there is none: the deadline ends it, and the delay begins then.
+func (s *Session) outlasted(cause Cause) bool {
+	if cause == Expired && s.cfg.Policy != core.AtDeadline {
+		return true
+	}
+	for _, c := range s.claims {
+		if c.delays && c.state >= granted && (cause != Closed || c.expired(s.now)) {
+			return true
+		}
+	}
+	return false
+}
+
+// expired: the hold's own deadline has passed here. The server ends it a little later.
+func (c *Call) expired(now int64) bool { return c.Deadline != 0 && c.Deadline <= now }
 
 // Expire ends the session as its deadline does: for the client at once. The
 // server is told only where that frees no more than the deadline would.

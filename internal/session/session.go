@@ -156,7 +156,7 @@ func (s *Session) Submit(now int64, c *Call) []Action {
 
 func (s *Session) submit(c *Call) {
 	c.Command.Seq = s.calls.push(c)
-	c.state, c.maxHold = unsent, c.Command.MaxHold
+	c.state, c.maxHold, c.delays = unsent, c.Command.MaxHold, c.Command.Delay > 0
 	if c.settles() {
 		s.settling[c.Command.Target]++
 	}
@@ -169,7 +169,7 @@ func (s *Session) submit(c *Call) {
 		s.forget(target)
 	case core.OpUpgrade:
 		c.base, target.unsettled = target, true
-		c.maxHold = target.maxHold
+		c.maxHold, c.delays = target.maxHold, target.delays
 	}
 }
 
