@@ -73,6 +73,40 @@ func TestOneStamp(t *testing.T) {
 	}
 }
 
+// Register.Set: "A stamp that is earlier than the last write changes nothing, nor does the zero Stamp".
+func TestSet_NotLater(t *testing.T) {
+	var r crdt.Register
+	var m crdt.Map
+	for i, s := range []crdt.Stamp{{}, {At: 7, Actor: actor(1)}, {At: 6, Actor: actor(2)}, {}} {
+		value := []byte{byte(i)}
+		delta, deltaMap := r.Set(value, s), m.Set("k", value, s)
+		got, at := r.Value()
+		inMap, there := m.Get("k")
+		if want := []byte{1}; i == 0 && (got != nil || at != (crdt.Stamp{}) || there) || i > 0 && (!bytes.Equal(got, want) || !bytes.Equal(inMap, want)) {
+			t.Errorf("after %v the register has %v of %v, the map %v", s, got, at, inMap)
+		}
+		var o crdt.Register
+		var n crdt.Map
+		if never := s == (crdt.Stamp{}); o.Merge(delta) == never || n.Merge(deltaMap) == never {
+			t.Errorf("after %v others hear %v and %v", s, delta, deltaMap)
+		}
+	}
+}
+
+// GCounter.Folded: "what it adds counts at no other node that knows the fold, and here until the next one comes".
+func TestFolded_Adds(t *testing.T) {
+	var a crdt.GCounter
+	a.Add(actor(1), 5)
+	a.Fold(actor(1))
+	b := a.State()
+	b.Merge(a.Add(actor(1), 3))
+	before := a.Value()
+	a.Add(actor(2), 1)
+	if a.Fold(actor(2)); before != 8 || b.Value() != 5 || a.Value() != 6 || !a.Folded(actor(1)) {
+		t.Errorf("it counts %d, then %d, and another %d", before, a.Value(), b.Value())
+	}
+}
+
 // Two nodes that fold at the same time lose nothing: each its own incarnations, or both
 // the same ones with different knowledge of them.
 func TestTwoFolders(t *testing.T) {

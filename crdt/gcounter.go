@@ -40,8 +40,8 @@ func (c *GCounter) find(a Actor) (int, bool) {
 	return slices.BinarySearchFunc(c.slots, a, func(s slot, a Actor) int { return s.actor.Compare(a) })
 }
 
-// Folded reports that the actor has been retired by [GCounter.Fold]: what it adds
-// counts nowhere, so it has to go on as its next incarnation.
+// Folded reports that the actor has been retired by [GCounter.Fold]: what it adds counts at no other
+// node that knows the fold, and here until the next one comes, so it has to go on as its next incarnation.
 func (c *GCounter) Folded(a Actor) bool { return c.folded(slot{actor: a}) }
 
 // Of is what the actor has counted, as far as it is known here and not folded.

@@ -26,6 +26,9 @@ func (m *Map) Delete(key string, s Stamp) Map {
 }
 
 func (m *Map) write(key string, e entry) Map {
+	if e.stamp == (Stamp{}) {
+		return Map{}
+	}
 	d := Map{map[string]entry{key: e}}
 	m.Merge(d)
 	return d

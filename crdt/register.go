@@ -27,9 +27,12 @@ type Register struct {
 	stamp Stamp
 }
 
-// Set writes a value and returns the delta for the others. A stamp that is not later
-// than the last write changes nothing: take it from [Clock.Next].
+// Set writes a value and returns the delta for the others. A stamp that is earlier than the last
+// write changes nothing, nor does the zero Stamp: take it from [Clock.Next], which gives none twice.
 func (r *Register) Set(value []byte, s Stamp) Register {
+	if s == (Stamp{}) {
+		return Register{}
+	}
 	d := Register{value: bytes.Clone(value), stamp: s}
 	r.Merge(d)
 	return d

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -121,7 +122,7 @@ func (p *parser) duration(where string, to *time.Duration) func(*node) {
 }
 
 func (p *parser) count(where string, to *int) func(*node) {
-	return p.into(integer, where, func(v value) { *to = int(min(max(v.number, -1), 1<<30)) })
+	return p.into(integer, where, func(v value) { *to = int(min(max(v.number, math.MinInt), math.MaxInt)) })
 }
 
 var span = &format{isText, readSpan, map[string]any{"type": "string"}, &value{duration: time.Second}}

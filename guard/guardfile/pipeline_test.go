@@ -108,6 +108,8 @@ func TestParsePipeline_Errors(t *testing.T) {
 		"pipeline: p\nphase: []\nphases: []": `f.yaml:2:1: the file does not know "phase"; did you mean phases?`,
 		"pipeline: p\nphases: []":            `f.yaml:1:1: pipeline "p": it has 0 phases`,
 		"pipeline: p\nqueue: {places: 0}\nphases: [{name: a}]\n---\n{}":           `f.yaml:4:1: a second document begins here; a file has one pipeline`,
+		"pipeline: p\nqueue: {places: -5}\nphases: [{name: a}]":                   `f.yaml:1:1: pipeline "p": it has -5 places; 1 to`,
+		"pipeline: p\nqueue: {places: 5000000000}\nphases: [{name: a}]":           `f.yaml:1:1: pipeline "p": it has 5000000000 places; 1 to`,
 		"pipeline: p\nqueue: {policy: lifo, places: 1}\nphases: [{name: a}]":      `f.yaml:1:1: pipeline "p": pipeline: queue: the policy "lifo" is none of`,
 		head + "- {name: a, run: make}":                                           `f.yaml:4:18: run wants a list, this is a text`,
 		head + "- {name: a, run: []}":                                             `f.yaml:4:18: run has no program`,

@@ -31,6 +31,8 @@ type Command struct {
 	// Stdout are a terminal and this program has its foreground, the command
 	// gets it.
 	Stdin, Stdout, Stderr *os.File
+	// Notes is where the second process tells that it had to kill the command.
+	Notes *os.File
 	// Grace is how long the command has between SIGTERM and SIGKILL, at most a
 	// quarter of the time to the hold's deadline.
 	Grace time.Duration

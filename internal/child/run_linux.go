@@ -35,7 +35,7 @@ type running struct {
 }
 
 func (c *Command) run(h Hold) (Status, error) {
-	w, err := startWarden(c.Stderr)
+	w, err := startWarden(c.Notes)
 	if err != nil {
 		return Status{}, fmt.Errorf("%w: %w", ErrNoWarden, err)
 	}
@@ -163,7 +163,7 @@ func (r *running) watchAgain() {
 	if r.warden == nil || !r.warden.fell() {
 		return
 	}
-	w, err := startWarden(r.Stderr)
+	w, err := startWarden(r.Notes)
 	if err != nil {
 		if !r.alone {
 			r.Note("the process that watches over the command was ended, and no other can be started: if this program is killed, the command goes on: " + err.Error())

@@ -79,7 +79,7 @@ func noting(t *testing.T, h child.Hold, grace time.Duration, note func(string), 
 		note = func(s string) { notes.WriteString(s + "\n") }
 	}
 	c := &child.Command{
-		Path: sh, Args: []string{"sh", "-c", script}, Env: os.Environ(), Stdin: null, Stdout: in, Stderr: os.Stderr,
+		Path: sh, Args: []string{"sh", "-c", script}, Env: os.Environ(), Stdin: null, Stdout: in, Stderr: os.Stderr, Notes: os.Stderr,
 		Grace: grace, Signals: r.signals, Stop: r.stop, Note: note,
 	}
 	go func() {
@@ -295,7 +295,7 @@ func TestWarden_FindsWhatItWasNotTold(t *testing.T) {
 
 func TestRun_CannotStart(t *testing.T) {
 	h := hold(t, holdtest.Space(t))
-	c := &child.Command{Path: "/dev/null", Args: []string{"x"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	c := &child.Command{Path: "/dev/null", Args: []string{"x"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Notes: os.Stderr}
 	if _, err := c.Run(h); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("running /dev/null: %v", err)
 	}
@@ -393,7 +393,7 @@ func TestRun_OverBeforeTheStart(t *testing.T) {
 		if c.stop {
 			close(stop)
 		}
-		cmd := &child.Command{Path: "/bin/sh", Args: []string{"sh", "-c", "touch " + out}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Stop: stop, Note: func(string) {}}
+		cmd := &child.Command{Path: "/bin/sh", Args: []string{"sh", "-c", "touch " + out}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Notes: os.Stderr, Stop: stop, Note: func(string) {}}
 		end, err := cmd.Run(c.h)
 		if _, ran := os.Stat(out); err != nil || !end.NotStarted || end.Stopped != c.stop || (end.Lost == nil) != c.stop || ran == nil {
 			t.Errorf("%s: %+v, %v, and the command has begun: %t", name, end, err, ran == nil)

@@ -24,7 +24,7 @@ type warden struct {
 
 // startWarden starts the warden with a copy of every file and connection that
 // this program has open.
-func startWarden(stderr *os.File) (*warden, error) {
+func startWarden(notes *os.File) (*warden, error) {
 	kept := openFiles()
 	defer closeAll(kept)
 	in, out, err := os.Pipe()
@@ -35,7 +35,7 @@ func startWarden(stderr *os.File) (*warden, error) {
 	cmd := exec.Command("/proc/self/exe", WardenArg)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(unmarked(os.Environ()), "GOMAXPROCS=1")
-	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = in, stderr, kept
+	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles = in, notes, kept
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		_ = out.Close()

@@ -271,7 +271,7 @@ func find(command string) (string, error) {
 func (h *holding) child(path string, command []string, sigs *signals, env []string) *child.Command {
 	return &child.Command{
 		Path: path, Args: command, Env: append(os.Environ(), env...),
-		Stdin: h.a.in, Stdout: h.a.out, Stderr: h.a.errOut,
+		Stdin: h.a.in, Stdout: h.a.out, Stderr: h.a.errOut, Notes: h.a.errOut,
 		Grace: h.grace, Signals: sigs.c, Note: h.a.note,
 	}
 }

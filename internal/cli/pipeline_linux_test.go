@@ -179,6 +179,8 @@ func TestPipeline_Stopped(t *testing.T) {
 			dir := t.TempDir()
 			url := "holdfast://" + backends.Node(t)
 			first := program(t, dir, "--url", url, "pipeline", "run", "--ttl", "4s", logging(t, dir, 2000))
+			var out, notes bytes.Buffer
+			first.Stdout, first.Stderr = &out, &notes
 			if err := first.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -191,6 +193,9 @@ func TestPipeline_Stopped(t *testing.T) {
 			signal(t, first.Process.Pid, syscall.SIGCONT)
 			if err := first.Wait(); err != nil {
 				t.Errorf("the first runner: %v", err) // it finds the run done
+			}
+			if killed := "its command is killed"; strings.Contains(out.String(), killed) || !strings.Contains(notes.String(), killed) {
+				t.Errorf("that its command was killed is no part of its output:\n%s\n%s", &out, &notes)
 			}
 			if asked != (phase == "deploy") {
 				t.Errorf("asked: %t", asked)

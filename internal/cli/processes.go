@@ -48,7 +48,7 @@ func (p *processes) Run(c *run.Command) (run.Exit, error) {
 	reading.Go(func() { _, _ = io.Copy(out, from) })
 	cmd := &child.Command{
 		Path: path, Args: c.Args, Dir: p.g.dir, Env: append(os.Environ(), append(c.Env, "HOLDFAST_URL="+p.a.url)...),
-		Stdin: null, Stdout: to, Stderr: to, Grace: p.g.grace, Stop: c.Stop, Note: p.tree.note,
+		Stdin: null, Stdout: to, Stderr: to, Notes: p.a.errOut, Grace: p.g.grace, Stop: c.Stop, Note: p.tree.note,
 	}
 	status, err := cmd.Run(c.Hold)
 	close(ended)
