@@ -41,9 +41,10 @@ func (s *Session) endNow(cause Cause, code core.Code, text string) {
 
 // outlasted reports whether names are to stay taken after the session, because its policy
 // keeps them or a hold with a delay was lost. To the server an End gives back all that the
-// session has, so there is none: the deadline ends it, and the delay begins then.
+// session has, so there is none: the deadline ends it, and the delay begins then. Of a
+// session that was never opened nobody has had anything.
 func (s *Session) outlasted(cause Cause) bool {
-	if cause == Expired && s.cfg.Policy != core.AtDeadline {
+	if cause != Closed && s.opened && s.cfg.Policy != core.AtDeadline {
 		return true
 	}
 	for _, c := range s.claims {

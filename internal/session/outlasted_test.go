@@ -85,3 +85,39 @@ func TestWaiterWithADelayIsGivenBack(t *testing.T) {
 		t.Fatalf("sent %+v, want an End", r.commands())
 	}
 }
+
+// What a policy keeps stays, also if the server errs in that it does not know the session. Of
+// a session that was never opened nobody knows what it holds: it is not kept for ever.
+func TestPolicyOutlastsALoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(*testing.T, session.Config) *rig
+		end  func(*rig)
+		told bool
+	}{
+		"not renewed":           {opened, expire, false},
+		"unknown to the server": {opened, func(r *rig) { refuse(r, 0, session.RefusedNoSession) }, false},
+		"closed":                {opened, closeIt, true},
+		"never answered":        {unanswered, func(r *rig) { r.at(302).take(r.s.Tick(r.now)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := c.make(t, session.Config{Policy: core.Never})
+			if c.end(r); len(r.dead) != 1 {
+				t.Fatalf("dead %v", r.dead)
+			}
+			if told := r.overs == 0; told != c.told {
+				t.Fatalf("an End is to be sent: %v, want %v", told, c.told)
+			}
+		})
+	}
+}
+
+// unanswered is a session whose Open was sent with an acquire, and not answered.
+func unanswered(t *testing.T, cfg session.Config) *rig {
+	r := newRig(t, cfg).at(1)
+	r.take(r.s.Connect(r.now))
+	r.acquire("a")
+	r.flush()
+	r.table(false)
+	r.flush()
+	return r
+}
