@@ -107,8 +107,12 @@ func TestFullDisk(t *testing.T) {
 				before.refused(t, s)
 			}
 			before.freed(t, s)
-			if _, err := g.space(at).Counter("n").Load(within(t)); err != nil {
+			late := g.space(at)
+			if _, err := late.Counter("n").Load(within(t)); err != nil {
 				t.Errorf("%s full: a read of a client that comes now: %v", name, err)
+			}
+			if _, err := late.KV().Delete(within(t), "k"); err != nil {
+				t.Errorf("%s full: a deletion of a client that comes now: %v", name, err)
 			}
 			for _, d := range disks {
 				d.full.Store(false)
@@ -174,11 +178,8 @@ func (p *possessions) refused(t *testing.T, s *holdfast.Space) {
 	wantFull(t, "a count", err)
 	_, err = s.KV().Put(within(t), "k", []byte("v"))
 	wantFull(t, "a key", err)
-	opened, err := s.Session(within(t))
-	if err != nil {
-		t.Errorf("a session on a full disk: %v", err)
-	}
-	_ = opened.Revoke()
+	_, err = s.Session(within(t))
+	wantFull(t, "a session", err)
 }
 
 func wantFull(t *testing.T, what string, err error) {

@@ -53,7 +53,8 @@ type loop struct {
 	failed    error       // why this node cannot go on
 	full      bool        // the disk has less room than it should
 	fullSince time.Time   // when it began to
-	lack      string      // what was missing then
+	lack      string      // what was missing when it was last looked at
+	lackAt    time.Time   // when that was
 	notice    func(error) // tells an operator
 	dir       string
 

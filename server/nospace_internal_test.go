@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -69,6 +70,45 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 		}
 		l.disk.close()
 		d.Close()
+	})
+}
+
+// measured is a disk of which as much is free as it says.
+type measured struct {
+	*simdisk.Disk
+	free int64
+}
+
+func (m *measured) Free(string) (int64, error) { return m.free, nil }
+
+// What is told once a minute of a full disk has the numbers of that minute.
+func TestFullDiskIsToldAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := &measured{Disk: simdisk.New(), free: 30 << 20}
+		d, _, err := disk.Open(files, "data", storage.Options{ClusterID: 1, NodeID: 1, Reserve: 64 << 20}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		l, s, told := lonely(t), &Server{}, []string(nil)
+		s.cfg.Notice = func(err error) { told = append(told, err.Error()) }
+		l.notice, l.disk = s.notice, newWriter(d, l.written)
+		defer l.disk.close()
+		for range 150 {
+			d.Probe()
+			l.setFull(d.Full())
+			l.tellFull()
+			files.free -= 10 << 10
+			time.Sleep(time.Second)
+		}
+		if len(told) != 3 {
+			t.Fatalf("told %d times in 150 s: %q", len(told), told)
+		}
+		for i, want := range []string{"(30.0 MiB of", "(29.4 MiB of", "(28.8 MiB of"} {
+			if !strings.Contains(told[i], want) {
+				t.Errorf("%q does not have %q", told[i], want)
+			}
+		}
 	})
 }
 

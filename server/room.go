@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 )
@@ -22,7 +21,9 @@ func (l *loop) setFull(full bool) {
 // tellFull tells the operator as long as the disk has too little room.
 func (l *loop) tellFull() {
 	if l.full {
-		l.lack = cmp.Or(l.lack, l.disk.disk.Lack()) // as it began: a notice with other numbers would be another one
+		if l.lack == "" || time.Since(l.lackAt) >= again { // a notice with other numbers would be another one
+			l.lack, l.lackAt = l.disk.disk.Lack(), time.Now()
+		}
 		l.notice(fmt.Errorf("the disk of %s is nearly full: less of it is free than --reserve, or the data takes --max-data (%s); while this node leads, "+
 			"what makes the state grow is refused, and releases, keepalives and reads go on: make room on the disk, or delete keys", l.dir, l.lack))
 	}

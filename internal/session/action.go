@@ -94,7 +94,7 @@ type Call struct {
 	unsettled, doubted bool
 	sends              int32 // how often it was sent, over all streams
 	void               int32 // how often of that nothing of its frame was taken
-	single             bool  // it travels in a frame of its own
+	single             bool  // it travels in a frame of its own, behind an Open at most
 	delays             bool  // the claim keeps its names for a while after it is lost
 
 	Result core.Result

@@ -324,9 +324,9 @@ func (s *Session) denied(m *Message) {
 	case a.beat:
 		s.refuseAll(m)
 		return
-	case m.Code == core.CodeFull && (len(calls) > 1 || len(calls) > 0 && !s.opened):
+	case m.Code == core.CodeFull && len(calls) > 1:
 		s.separate(calls)
-	case !s.opened:
+	case !s.opened && m.Code != core.CodeFull:
 		for _, c := range calls {
 			c.unsend()
 		}
@@ -335,6 +335,10 @@ func (s *Session) denied(m *Message) {
 	default:
 		for _, c := range calls {
 			s.deny(c, m)
+		}
+		if !s.opened && len(s.calls.all()) == 0 { // nothing is left to open it for
+			s.refuseAll(m)
+			return
 		}
 	}
 	s.progress()
@@ -351,8 +355,8 @@ func (s *Session) sentWith(number uint64) (calls []*Call) {
 }
 
 // separate sends the calls of a frame again, each in its own: the frame was refused for
-// one of them, and nothing of it was taken. If it was to open the session, the Open goes
-// alone too, and they follow its answer.
+// one of them, and nothing of it was taken. If it was to open the session, an Open goes with
+// each: a full server opens none for what it refuses.
 func (s *Session) separate(calls []*Call) {
 	s.link.opening = false
 	for _, c := range calls {

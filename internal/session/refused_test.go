@@ -223,8 +223,8 @@ func TestRefusedOpenLeavesEarlierSendingsUnknown(t *testing.T) {
 	}
 }
 
-// A session that a full server has yet to open is opened, and each of the calls that came
-// with it is judged by itself.
+// A full server opens a session for what it takes alone: each of the calls goes with an Open of
+// its own, and is judged by itself.
 func TestFullServerOpensASession(t *testing.T) {
 	r := newRig(t, session.Config{})
 	r.take(r.s.Connect(r.now))
@@ -232,18 +232,49 @@ func TestFullServerOpensASession(t *testing.T) {
 	r.flush()
 	r.table(false)
 	full(r, r.last().Attempt)
-	if sends := r.flush(); len(sends) != 1 || len(r.commands()) != 1 || r.commands()[0].Op != core.OpOpen {
-		t.Fatalf("%d frames, the last with %d commands: want the Open alone", len(sends), len(r.commands()))
-	}
-	r.reply(r.last().Attempt, 0, int64(r.ttl), core.Result{Window: 1024})
-	if sends := r.flush(); len(sends) != 2 {
-		t.Fatalf("%d frames, want one for each call", len(sends))
+	if sends := r.flush(); len(sends) != 2 || len(r.commands()) != 2 || r.commands()[0].Op != core.OpOpen {
+		t.Fatalf("%d frames, the last with %d commands: want one for each call, behind an Open", len(sends), len(r.commands()))
 	}
 	last := r.last().Attempt
 	full(r, last-1)
-	r.reply(last, 0, sec(30), core.Result{Seq: reads.Seq(), Number: 7})
-	if grows.Outcome != session.NotDone || reads.Outcome != session.Answered || len(r.done) != 2 || len(r.dead) != 0 {
-		t.Errorf("outcomes %v and %v, %d answers, dead %v", grows.Outcome, reads.Outcome, len(r.done), r.dead)
+	if grows.Outcome != session.NotDone || !grows.Denied || len(r.dead) != 0 {
+		t.Errorf("outcome %v, dead %v", grows.Outcome, r.dead)
+	}
+	r.reply(last, 0, int64(r.ttl), core.Result{Window: 1024}, core.Result{Seq: reads.Seq(), Number: 7})
+	if reads.Outcome != session.Answered || len(r.done) != 2 || len(r.dead) != 0 {
+		t.Errorf("outcome %v, %d answers, dead %v", reads.Outcome, len(r.done), r.dead)
+	}
+	if sends := r.flush(); len(sends) != 0 {
+		t.Errorf("%d frames more", len(sends))
+	}
+}
+
+// A session that a full server opens for nothing is refused with the last of its calls, which
+// were not done.
+func TestFullServerRefusesASession(t *testing.T) {
+	for _, n := range []int{0, 1, 2} {
+		r := newRig(t, session.Config{})
+		r.take(r.s.Connect(r.now))
+		var calls []*session.Call
+		for range n {
+			calls = append(calls, r.acquire("b"))
+		}
+		r.flush()
+		r.table(false)
+		full(r, r.last().Attempt)
+		if n > 1 {
+			r.flush()
+			full(r, r.last().Attempt-1)
+			full(r, r.last().Attempt)
+		}
+		if len(r.dead) != 1 || r.dead[0] != session.Refused {
+			t.Errorf("%d calls: dead %v", n, r.dead)
+		}
+		for _, c := range calls {
+			if c.Outcome != session.NotDone || c.Result.Code != core.CodeFull {
+				t.Errorf("%d calls: outcome %v, code %d", n, c.Outcome, c.Result.Code)
+			}
+		}
 	}
 }
 

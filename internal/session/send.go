@@ -113,13 +113,12 @@ func (s *Session) due() bool {
 func (s *Session) wantsOpen() bool  { return !s.opened && !s.link.opening }
 func (s *Session) wantsProbe() bool { return len(s.unmapped) > 0 && !s.link.probing }
 
-// wantsSend reports whether a command is unsent and within the window. One that travels
-// alone has to wait until the session is open.
+// wantsSend reports whether a command is unsent and within the window.
 func (s *Session) wantsSend() bool {
 	limit := min(s.calls.next(), s.mark()+s.window)
 	for s.unsent < limit {
 		if c := s.calls.at(s.unsent); c != nil && *c != nil && (*c).state == unsent {
-			return s.opened || !(*c).single
+			return true
 		}
 		s.unsent++
 	}
@@ -174,12 +173,13 @@ func (s *Session) flushFrame() {
 // fill puts what is unsent into the frame, as much as fits.
 func (s *Session) fill() {
 	f, number, size := &s.frame, s.link.attempts.next(), 0
+	first := len(f.Commands) // behind the Open
 	for s.wantsSend() && len(f.Commands) < maxCommands {
 		c := *s.calls.at(s.unsent)
 		if s.join(c) {
 			continue
 		}
-		if size += weight(&c.Command); size > maxBytes && size != weight(&c.Command) || c.single && len(f.Commands) > 0 {
+		if size += weight(&c.Command); size > maxBytes && size != weight(&c.Command) || c.single && len(f.Commands) > first {
 			break
 		}
 		fresh := s.merges(c)

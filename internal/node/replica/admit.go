@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -11,7 +12,11 @@ import (
 // SetFull tells whether the disk is nearly full. While it is, nothing new is
 // taken; what frees something still is, so that the group can get well by
 // itself.
-func (n *Node) SetFull(full bool) { n.full = full }
+func (n *Node) SetFull(full bool) {
+	if n.full = full; !full {
+		n.mostSessions = 0
+	}
+}
 
 // fullSnapshots is how many election timeouts lie between two snapshots that are made
 // because the disk is full: only then is what was freed on it again.
@@ -84,36 +89,68 @@ func (n *Node) admit(f *core.Frame) (core.Code, string) {
 		if code, text := n.refusedSpace(f, c); code != core.CodeOK {
 			return code, text
 		}
-		if n.full && grows(c) {
+		if n.full && n.makesLarger(f, c) {
 			return core.CodeFull, "the leader's disk is full: what frees something, keepalives and reads go on; release or delete something, or make room on the disk (serve --reserve, --max-data)"
 		}
 	}
 	return core.CodeOK, ""
 }
 
-// grows reports whether a command may make the state larger. To open a session does for a
-// TTL, and is taken: without one nobody could read, release or delete anything.
+// newcomers is how many more sessions there may be on a full disk than when the first of
+// them came: with the largest metadata they take less than 5 MiB.
+const newcomers = 1000
+
+// makesLarger reports whether a command is refused on a full disk: it may make the state
+// larger, or a namespace, or a session.
+func (n *Node) makesLarger(f *core.Frame, c *core.Command) bool {
+	switch {
+	case !names(c):
+		return grows(c)
+	case n.known(f.Session):
+		return false
+	}
+	return !n.machine.HasNamespace(c.Namespace) || c.Op == core.OpOpen && !n.opensForMore(f)
+}
+
+// opensForMore reports whether a session is opened for something that a full disk takes,
+// and is one of a few: without a session no client that comes could read, release or delete anything. All
+// commands of the frame are judged, so one that is no Open frees or reads.
+func (n *Node) opensForMore(f *core.Frame) bool {
+	n.mostSessions = cmp.Or(n.mostSessions, n.machine.Sessions()+newcomers)
+	return n.machine.Sessions() < n.mostSessions && f.Commands[len(f.Commands)-1].Op != core.OpOpen
+}
+
+// grows reports whether a command of a session that is there may make the state larger. What is
+// not listed does.
 func grows(c *core.Command) bool {
 	switch c.Op {
-	case core.OpAcquire, core.OpUpgrade, core.OpResize, core.OpReserve, core.OpProclaim:
-		return true
+	case core.OpOpen, core.OpEnd, core.OpRelease, core.OpCancel, core.OpExtend, core.OpDowngrade, core.OpHandOver,
+		core.OpForce, core.OpRevoke, core.OpDelete:
+		return false
 	case core.OpCount:
 		return c.Count != core.CountLoad
 	case core.OpCountDown:
 		return c.Limit != 0
 	case core.OpTxn:
-		return puts(c.Then) || puts(c.Else)
+		return !frees(c.Then) || !frees(c.Else)
 	case core.OpLimit:
-		return c.Ask != nil && c.Ask.Op != core.LimitPeek && c.Ask.Op != core.LimitReset
+		return !asksOnly(c.Ask)
 	}
-	return false
+	return true
 }
 
-func puts(ops []core.KeyOp) bool {
+// asksOnly reports whether a limiter is only looked at, or a key of one that is there reset: with
+// a rate it would be made.
+func asksOnly(a *core.LimitAsk) bool {
+	return a == nil || a.Op == core.LimitPeek || a.Op == core.LimitReset && a.Rate.Count == 0
+}
+
+// frees reports whether operations only read and delete.
+func frees(ops []core.KeyOp) bool {
 	for i := range ops {
-		if ops[i].Kind == core.KeyPut {
-			return true
+		if k := ops[i].Kind; k != core.KeyGet && k != core.KeyDelete {
+			return false
 		}
 	}
-	return false
+	return true
 }

@@ -75,6 +75,9 @@ type Node struct {
 	streams streams
 	snap    snapshots
 	full    bool
+	// mostSessions is how many there may be as long as the disk is full; 0: none was to be opened
+	// since it is, or since this node leads.
+	mostSessions int
 
 	applying core.Output
 	out      Output
@@ -396,6 +399,7 @@ func (n *Node) follow(s *raft.SoftState) {
 // be applied; what waits will not.
 func (n *Node) stepDown() {
 	n.serving, n.transfer = false, 0
+	n.mostSessions = 0
 	refused := n.waiting.take()
 	for i := range refused {
 		n.refuse(&refused[i])
