@@ -145,6 +145,7 @@ var faults = map[string]string{
 	"Delay/AfterALoss":          "delay ignored",
 	"Delay/NotRenewed":          "delay ignored",
 	"Delay/Stalled":             "delay ignored",
+	"Delay/ThenClosed":          "delay ignored",
 	"Delay/NotAfterARelease":    "delay always",
 	"Force/EndsTheHold":         "loss untold",
 	"Force/IsKnownFirst":        "forced untold",

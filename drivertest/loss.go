@@ -53,6 +53,8 @@ var claimDeadlineCases = []Case{
 		Promise: "A name with Delay that was lost because nobody renewed it is granted to nobody before its TTL and that time have passed, also if its holder releases it then."},
 	{Name: "Delay/Stalled", Uses: stalling, Needs: []driver.Feature{driver.FeatureDelay}, Run: timed(delayStalled),
 		Promise: "A name with Delay that a stopped program has lost is granted to nobody for that time, also if the program goes on just after the loss."},
+	{Name: "Delay/ThenClosed", Needs: delayed, Run: timed(delayThenClosed),
+		Promise: "A name that was lost with Delay is granted to nobody for that time, also if its Space is closed just after the loss."},
 	{Name: "Delay/NotAfterARelease", Needs: []driver.Feature{driver.FeatureDelay}, Run: run(delayNotAfterARelease),
 		Promise: "A name that was released is free at once, whatever its Delay."},
 }
@@ -270,6 +272,16 @@ func delayStalled(ctx context.Context, e *Env) {
 	resume()
 	done(must(e.Client().Mutex("m").Acquire(ctx)).Release())
 	atLeast(lost, e.moment(), "the next was granted")
+}
+
+func delayThenClosed(ctx context.Context, e *Env) {
+	root, start := e.Root(), time.Now()
+	s := root.Sub(e.Prefix())
+	h := must(s.Mutex("m", e.short(), holdfast.MaxHold(e.moment()), holdfast.Delay(e.moment())).Acquire(ctx))
+	ends(ctx, h.Done(), "a hold past its MaxHold")
+	done(root.Close())
+	done(must(e.Client().Mutex("m").Acquire(ctx)).Release())
+	atLeast(start, 2*e.moment(), "the next was granted")
 }
 
 func delayNotAfterARelease(ctx context.Context, e *Env) {

@@ -170,13 +170,18 @@ func (e *engine) endSession(l *session, lost bool) {
 			continue
 		}
 		e.dropNext[c.Wants[0].Name] = lost && e.has("expiry frees twice")
-		e.free(c, lost, driver.ErrLost)
+		e.free(c, lost || c.knownLost(), driver.ErrLost)
 	}
 	for name, k := range e.keys {
 		if k.Session == l.id && !e.has("session keys stay") {
 			e.remove(name)
 		}
 	}
+}
+
+// knownLost: its holder has lost it by its MaxHold, a little before it ends here.
+func (c *claim) knownLost() bool {
+	return !c.end.IsZero() && time.Until(c.end) <= knownBefore
 }
 
 func (e *engine) endClaims(now time.Time) {
