@@ -81,7 +81,8 @@ type Harness struct {
 	Flood bool
 	// Select picks cases; nil: all that apply.
 	Select func(c Case) bool
-	// TTL is what sessions that are meant to be lost live; 0: Info.MinTTL.
+	// TTL is what sessions that are meant to be lost live; 0: Info.MinTTL, or the
+	// shortest above it that the backend does not refuse with ErrInvalid.
 	TTL time.Duration
 	// Timeout bounds one case; 0: 60 seconds.
 	Timeout time.Duration
@@ -202,16 +203,33 @@ func newSuite(ctx context.Context, h Harness) (*suite, error) {
 	}
 	defer probe.Close()
 	s := &suite{Harness: h, info: probe.Info(), run0: "drivertest/" + rand.Text()[:8] + "/"}
-	if s.TTL == 0 {
-		s.TTL = s.info.MinTTL
-	}
 	if s.Timeout == 0 {
 		s.Timeout = time.Minute
+	}
+	if s.TTL == 0 && s.info.MinTTL > 0 {
+		s.TTL = s.leastTTL(ctx, probe)
 	}
 	if s.Parallel == 0 {
 		s.Parallel = 16
 	}
 	return s, nil
+}
+
+// leastTTL is the shortest TTL that the backend takes, to a second. Its Info cannot know of
+// what it is asked for only later, as by a server with several nodes.
+func (s *suite) leastTTL(ctx context.Context, probe *holdfast.Space) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	for ttl := s.info.MinTTL; ttl < s.info.MaxTTL; ttl += max(time.Second, ttl/4) {
+		h, err := probe.Mutex(s.run0+"ttl", holdfast.TTL(ttl)).TryAcquire(ctx)
+		if err == nil {
+			_ = h.Release() // it ends with the probe anyway
+		}
+		if !errors.Is(err, holdfast.ErrInvalid) {
+			return ttl // the cases tell what else is wrong
+		}
+	}
+	return s.info.MinTTL
 }
 
 // cases are those that apply; those that run alone come first.

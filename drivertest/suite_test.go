@@ -123,6 +123,28 @@ func TestCheckOfNothing(t *testing.T) {
 	}
 }
 
+// patientToy takes no TTL below three seconds, of which its Info knows nothing.
+type patientToy struct{ *toy }
+
+func (p patientToy) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	if r.Spec.TTL < 3*time.Second {
+		return driver.Grant{}, driver.Errorf("", "", driver.ErrInvalid, "ask for at least 3s")
+	}
+	return p.toy.Acquire(ctx, r)
+}
+
+// The cases ask for the shortest TTL that the backend takes, also if that is above its MinTTL.
+func TestTTLThatTheBackendTakes(t *testing.T) {
+	e, ran := newEngine(""), 0
+	h := drivertest.Harness{Open: func(_ context.Context, opts ...holdfast.Option) (*holdfast.Space, error) {
+		return holdfast.New(patientToy{newToy(e)}, opts...)
+	}}
+	h.Select = func(c drivertest.Case) bool { return c.Name == "Hold/DeadlineWithinTTL" }
+	if err := drivertest.Check(t.Context(), h, func(drivertest.Case, error, time.Duration) { ran++ }); err != nil || ran != 1 {
+		t.Errorf("%d cases, %v", ran, err)
+	}
+}
+
 // A backend without any feature is checked for their absence.
 func TestBareBackend(t *testing.T) {
 	absent := 0
