@@ -221,12 +221,12 @@ func (s *suite) leastTTL(ctx context.Context, probe *holdfast.Space) time.Durati
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	for ttl := s.info.MinTTL; ttl < s.info.MaxTTL; ttl += max(time.Second, ttl/4) {
-		h, err := probe.Mutex(s.run0+"ttl", holdfast.TTL(ttl)).TryAcquire(ctx)
+		ses, err := probe.Session(ctx, holdfast.TTL(ttl))
 		if err == nil {
-			_ = h.Release() // it ends with the probe anyway
+			_ = ses.Revoke() // it ends with the probe anyway
 		}
 		if !errors.Is(err, holdfast.ErrInvalid) {
-			return ttl // the cases tell what else is wrong
+			return ttl // a backend without sessions has said all with its Info; the cases tell what else is wrong
 		}
 	}
 	return s.info.MinTTL

@@ -126,11 +126,11 @@ func TestCheckOfNothing(t *testing.T) {
 // patientToy takes no TTL below three seconds, of which its Info knows nothing.
 type patientToy struct{ *toy }
 
-func (p patientToy) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
-	if r.Spec.TTL < 3*time.Second {
-		return driver.Grant{}, driver.Errorf("", "", driver.ErrInvalid, "ask for at least 3s")
+func (p patientToy) OpenSession(ctx context.Context, s driver.Spec) (*driver.Session, error) {
+	if s.TTL < 3*time.Second {
+		return nil, driver.Errorf("", "", driver.ErrInvalid, "ask for at least 3s")
 	}
-	return p.toy.Acquire(ctx, r)
+	return p.toy.OpenSession(ctx, s)
 }
 
 // The cases ask for the shortest TTL that the backend takes, also if that is above its MinTTL.
@@ -139,7 +139,7 @@ func TestTTLThatTheBackendTakes(t *testing.T) {
 	h := drivertest.Harness{Open: func(_ context.Context, opts ...holdfast.Option) (*holdfast.Space, error) {
 		return holdfast.New(patientToy{newToy(e)}, opts...)
 	}}
-	h.Select = func(c drivertest.Case) bool { return c.Name == "Hold/DeadlineWithinTTL" }
+	h.Select = func(c drivertest.Case) bool { return c.Name == "Session/TimeToLive" }
 	if err := drivertest.Check(t.Context(), h, func(drivertest.Case, error, time.Duration) { ran++ }); err != nil || ran != 1 {
 		t.Errorf("%d cases, %v", ran, err)
 	}
