@@ -137,7 +137,9 @@ func (s *Session) Keys(ctx context.Context) ([]string, error) {
 	return info.Keys, err
 }
 
-// Revoke ends the session with everything on it, for the holders here first. It
+// Revoke ends the session with everything on it, for the holders here first. Of more
+// than 10,000 holds and keys a server has ended the first when Revoke returns; the others
+// follow by themselves, 10,000 at a time. It
 // takes no context and blocks as [Hold.Release] does; if the backend cannot be
 // told, the session ends there after its TTL. A second call returns the first
 // result; on a nil Session it does nothing.

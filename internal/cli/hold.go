@@ -265,6 +265,9 @@ func find(command string) (string, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return "", &failure{code: exitCannotRun, err: err, hint: "make it executable: chmod +x " + argument(command)}
 	}
+	if info, there := os.Stat(command); there == nil && info.IsDir() {
+		return "", &failure{code: exitCannotRun, err: err, hint: "it is a directory: name a program in it"}
+	}
 	return "", &failure{code: exitNotFound, err: err, hint: "commands are not run by a shell; for shell syntax use -- sh -c '…'"}
 }
 

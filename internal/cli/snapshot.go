@@ -57,6 +57,9 @@ func (a *app) saving() func(*cobra.Command, []string) error {
 // saveSnapshot writes to a file beside the one asked for, so that a backup that
 // was cut off never bears its name.
 func (a *app) saveSnapshot(p *patience, c pb.AdminServiceClient, path string) error {
+	if path == "" {
+		return &failure{code: exitUsage, err: errors.New("the name of the file is empty"), hint: "name a new file"}
+	}
 	if _, err := os.Lstat(path); err == nil {
 		return &failure{code: exitUsage, err: fmt.Errorf("%s exists", path), hint: "name a new file"}
 	}

@@ -4,15 +4,24 @@
 package address
 
 import (
+	"errors"
+	"math"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
 // Findable reports whether a node can be found from elsewhere at an address: it is HOST:PORT, an IPv6
-// address in brackets, and the host is one machine.
+// address in brackets, the host is one machine, and there is such a port.
 func Findable(addr string) bool {
-	_, _, ok := split(addr)
-	return ok && !Anywhere(addr)
+	_, port, ok := split(addr)
+	return ok && !Anywhere(addr) && !beyond(port)
+}
+
+// beyond reports a number that no port has.
+func beyond(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 64)
+	return n > math.MaxUint16 || errors.Is(err, strconv.ErrRange)
 }
 
 // Anywhere reports an address that stands for all of a machine: without a host, 0.0.0.0, [::].
