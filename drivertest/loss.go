@@ -251,6 +251,7 @@ func delayAfterALoss(ctx context.Context, e *Env) {
 	ends(ctx, h.Done(), "a hold past its MaxHold")
 	done(must(b.Mutex("m").Acquire(ctx)).Release())
 	atLeast(start, 2*e.moment(), "the next was granted")
+	refused(h.Err(), holdfast.ErrLost, "Err of a lost hold")
 }
 
 func delayNotRenewed(ctx context.Context, e *Env) {
@@ -263,15 +264,15 @@ func delayNotRenewed(ctx context.Context, e *Env) {
 }
 
 func delayStalled(ctx context.Context, e *Env) {
-	root := e.Root()
+	root, start := e.Root(), time.Now()
 	h := must(root.Sub(e.Prefix()).Mutex("m", e.short(), holdfast.Delay(e.moment())).Acquire(ctx))
 	resume := e.Stall(root)
 	defer resume()
 	ends(ctx, h.Done(), "a hold that is not renewed")
-	lost := time.Now()
 	resume()
 	done(must(e.Client().Mutex("m").Acquire(ctx)).Release())
-	atLeast(lost, e.moment(), "the next was granted")
+	atLeast(start, time.Duration(e.short())+e.moment(), "the next was granted")
+	refused(h.Err(), holdfast.ErrLost, "Err of a lost hold") // h is in use until here: one that is not is given back
 }
 
 func delayThenClosed(ctx context.Context, e *Env) {
@@ -282,6 +283,7 @@ func delayThenClosed(ctx context.Context, e *Env) {
 	done(root.Close())
 	done(must(e.Client().Mutex("m").Acquire(ctx)).Release())
 	atLeast(start, 2*e.moment(), "the next was granted")
+	refused(h.Err(), holdfast.ErrLost, "Err of a lost hold")
 }
 
 func delayNotAfterARelease(ctx context.Context, e *Env) {
