@@ -105,7 +105,7 @@ const rights = `{users: [
 	{user: full, password: secret}
 	{user: user, password: secret, permissions: {
 		publish: ["$KV.b.>", "$JS.API.STREAM.INFO.KV_b", "$JS.API.STREAM.MSG.GET.KV_b", "$JS.API.DIRECT.GET.KV_b.>",
-			"$JS.API.CONSUMER.CREATE.KV_b.>", "$JS.API.CONSUMER.DELETE.KV_b.>"]
+			"$JS.API.CONSUMER.CREATE.KV_b.>", "$JS.API.CONSUMER.DELETE.KV_b.>", "$JS.API.CONSUMER.MSG.NEXT.KV_b.>"]
 		subscribe: ["_INBOX.>"]}}
 	{user: reader, password: secret, permissions: {
 		publish: ["$JS.API.STREAM.INFO.KV_b", "$JS.API.DIRECT.GET.KV_b.>"], subscribe: ["_INBOX.>"]}}

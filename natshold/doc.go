@@ -76,9 +76,10 @@
 //
 // The user needs the rights to publish to $KV.bucket.> and to
 // $JS.API.STREAM.INFO.KV_bucket, $JS.API.STREAM.MSG.GET.KV_bucket,
-// $JS.API.DIRECT.GET.KV_bucket.>, $JS.API.CONSUMER.CREATE.KV_bucket.> and
-// $JS.API.CONSUMER.DELETE.KV_bucket.>, also to $JS.API.STREAM.CREATE.KV_bucket if
-// the bucket does not exist, and to subscribe to _INBOX.>. To sweep it needs
+// $JS.API.DIRECT.GET.KV_bucket.>, $JS.API.CONSUMER.CREATE.KV_bucket.>,
+// $JS.API.CONSUMER.DELETE.KV_bucket.> and $JS.API.CONSUMER.MSG.NEXT.KV_bucket.>, also to
+// $JS.API.STREAM.CREATE.KV_bucket if the bucket does not exist, and to subscribe to
+// _INBOX.>. To sweep it needs
 // $JS.API.STREAM.MSG.DELETE.KV_bucket; in a bucket that Open has not made it is
 // $JS.API.STREAM.PURGE.KV_bucket, also to be the first that opens a new one. A
 // request that lacks one is fs.ErrPermission and names it; only what a program
@@ -122,8 +123,9 @@
 //	latches, sessions,
 //	force, max-hold,
 //	min-hold, delay
-//	transactions           of one key; List and Range are not of one moment, and read all of
-//	                       their kind
+//	transactions           of one key; List and Range are not of one moment, and look at all keys
+//	                       of their kind, whatever the prefix; so does a watch when it begins,
+//	                       unless it is of one name
 //	exactly once           an answer that was lost is asked for again, as long as no more than
 //	                       eight others have changed the counter or sequence since; a flush of a
 //	                       buffered counter, as long as no more than 64 others have flushed theirs

@@ -35,12 +35,14 @@ const (
 // errMissed is what a feed ends with that has missed something.
 var errMissed = errors.New("messages of NATS were lost on their way")
 
-// feed is a consumer of the bucket's stream that pushes messages: what a watch
-// of a bucket is. It has no goroutine of its own.
+// feed is a consumer of the bucket's stream: what a watch of a bucket is, to which
+// messages are pushed, or a reader of what is there, which asks for them. It has no
+// goroutine of its own.
 type feed struct {
 	s       *store
 	sub     *nats.Subscription
 	name    string
+	filter  string          // of subjects
 	count   uint64          // of messages so far
 	start   driver.Revision // revision of the last change before
 	pending uint64          // messages there were when it began
@@ -54,8 +56,9 @@ type change struct {
 	at      time.Time // by the server's clock
 }
 
-// feed begins one over the keys that match a pattern.
-func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfig) (*feed, error) {
+// feed begins one over the keys that match a pattern. What is not pushed is asked for in
+// pieces, each of which goes to a subject below the feed's.
+func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfig, pushed bool) (*feed, error) {
 	if err := s.conn.Connected(ctx); err != nil { // told at once, however many wait for their turn
 		return nil, err
 	}
@@ -65,17 +68,23 @@ func (s *store) feed(ctx context.Context, filter string, cfg *nats.ConsumerConfi
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	sub, err := s.conn.SubscribeSync(s.conn.NewInbox())
+	inbox := s.conn.NewInbox()
+	if !pushed {
+		inbox += ".*"
+	}
+	sub, err := s.conn.SubscribeSync(inbox)
 	if err != nil {
 		return nil, err
 	}
-	cfg.DeliverSubject, cfg.FilterSubject = sub.Subject, s.prefix+filter
+	if pushed {
+		cfg.DeliverSubject, cfg.Heartbeat = inbox, heartbeat
+	}
+	cfg.FilterSubject, cfg.InactiveThreshold = s.prefix+filter, forgetAfter
 	cfg.AckPolicy, cfg.MaxDeliver = nats.AckNonePolicy, 1
-	cfg.Heartbeat, cfg.InactiveThreshold = heartbeat, forgetAfter
 	cfg.MemoryStorage, cfg.Replicas = true, 1
 	// The name is ours, so that also a feed of which we do not hear can be ended.
 	cfg.Name = crand.Text()
-	f := &feed{s: s, sub: sub, name: cfg.Name}
+	f := &feed{s: s, sub: sub, name: cfg.Name, filter: cfg.FilterSubject}
 	err = s.ask(ctx, "$JS.API.CONSUMER.CREATE."+s.stream, func(ctx context.Context) error {
 		info, err := s.js.UpdateConsumer(s.stream, cfg, nats.Context(ctx)) // AddConsumer would ask twice
 		if err == nil {
@@ -97,8 +106,8 @@ func (f *feed) close() {
 	_ = f.s.conn.PublishRequest("$JS.API.CONSUMER.DELETE."+f.s.stream+"."+f.name, f.s.conn.NewInbox(), nil)
 }
 
-// next is the next change; with idle, nil when the server has nothing to send.
-func (f *feed) next(ctx context.Context, idle bool) (*change, error) {
+// next is the next change that is pushed.
+func (f *feed) next(ctx context.Context) (*change, error) {
 	for {
 		m, err := f.wait(ctx)
 		if err != nil {
@@ -108,9 +117,6 @@ func (f *feed) next(ctx context.Context, idle bool) (*change, error) {
 			return f.change(m)
 		} else if status != "100" || m.Header.Get("Nats-Last-Consumer") != strconv.FormatUint(f.count, 10) {
 			return nil, errMissed
-		}
-		if idle {
-			return nil, nil
 		}
 	}
 }
@@ -194,7 +200,7 @@ func (w *watch) filter() string {
 
 // begin starts with what comes from now on.
 func (w *watch) begin(ctx context.Context) (err error) {
-	if w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverNewPolicy}); err != nil {
+	if w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverNewPolicy}, true); err != nil {
 		return err
 	}
 	w.last = w.feed.start
@@ -208,7 +214,7 @@ func (w *watch) begin(ctx context.Context) (err error) {
 func (w *watch) follow(ctx context.Context) error {
 	defer w.feed.close()
 	for {
-		c, err := w.feed.next(ctx, false)
+		c, err := w.feed.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -246,7 +252,7 @@ func (w *watch) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: uint64(w.last + 1)})
+	w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: uint64(w.last + 1)}, true)
 	if err != nil || w.key == "" {
 		return err
 	}

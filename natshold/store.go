@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +29,7 @@ type store struct {
 	sweepSkew time.Duration
 
 	begins chan struct{} // has room for the feeds that may begin at a time
+	reads  chan struct{} // has room for the callers that may read what is there at a time
 
 	direct atomic.Bool // any server that has the bucket may be asked for a key
 	purges atomic.Bool // it can be purged
@@ -224,32 +222,4 @@ func (s *store) rewound(seen, now uint64) error {
 		"the bucket's revisions have gone back from %d to %d: the server has lost what it had answered, or the bucket was made anew; see what is missing, and open a new Space", seen, now)
 	e.Outcome = driver.Unknown
 	return s.end(e)
-}
-
-// List reads all keys with a prefix.
-func (s *store) List(ctx context.Context, prefix string) ([]driver.Item, error) {
-	if err := s.Broken(); err != nil {
-		return nil, err
-	}
-	f, err := s.feed(ctx, pattern(prefix), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy})
-	if err != nil {
-		return nil, err
-	}
-	defer f.close()
-	items := map[string]driver.Item{}
-	for pending := f.pending; pending > 0; {
-		c, err := f.next(ctx, true)
-		if err != nil {
-			return nil, err
-		}
-		if c == nil {
-			break // the server has no more to send
-		}
-		pending = c.pending
-		if strings.HasPrefix(c.item.Key, prefix) && !c.foreign {
-			items[c.item.Key] = c.item
-		}
-	}
-	maps.DeleteFunc(items, func(_ string, i driver.Item) bool { return i.Deleted })
-	return slices.Collect(maps.Values(items)), s.absent(ctx) // what is missing
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +22,6 @@ const (
 	// sweepSkew is by how much the clocks of the servers may differ: the age of a key is
 	// told as that much less.
 	sweepSkew = 24 * time.Hour
-	// sweepAtOnce is how many keys are removed at a time.
-	sweepAtOnce = 16
 	// sweepMost is how many are looked for before they are.
 	sweepMost = 10_000
 	// codeNoMessage: no message fits a request; codeNotDeleted: there was none to delete;
@@ -52,7 +49,7 @@ func (s *store) forget(ctx context.Context, subject string, last uint64) error {
 		return s.request(ctx, "$JS.API.STREAM.PURGE."+s.stream, map[string]any{"filter": subject, "seq": last + 1})
 	}
 	for {
-		first, err := s.first(ctx, subject)
+		first, err := s.messageFrom(ctx, subject, 1)
 		if err != nil || first == 0 || first > last {
 			return err
 		}
@@ -71,14 +68,15 @@ func (s *store) deleteMessage(ctx context.Context, seq uint64) error {
 	return err
 }
 
-// first is the oldest message of a subject; 0: there is none.
-func (s *store) first(ctx context.Context, subject string) (uint64, error) {
+// messageFrom is the oldest message of a subject, or of those that a filter lets pass, from a
+// sequence on; 0: there is none.
+func (s *store) messageFrom(ctx context.Context, subject string, seq uint64) (uint64, error) {
 	var reply struct {
 		Message struct {
 			Seq uint64 `json:"seq"`
 		} `json:"message"`
 	}
-	err := s.requestFor(ctx, "$JS.API.STREAM.MSG.GET."+s.stream, map[string]any{"seq": 1, "next_by_subj": subject}, &reply)
+	err := s.requestFor(ctx, "$JS.API.STREAM.MSG.GET."+s.stream, map[string]any{"seq": seq, "next_by_subj": subject}, &reply)
 	if natsconn.HasCode(err, codeNoMessage) {
 		return 0, nil
 	}
@@ -100,22 +98,14 @@ func (s *store) Sweep(ctx context.Context, prefix string, idle func(driver.Item)
 // sweepable are up to sweepMost keys, without their values.
 func (s *store) sweepable(ctx context.Context, prefix string, idle func(driver.Item) bool) (list []driver.Item, err error) {
 	now := s.serverTime(ctx)
-	f, err := s.feed(ctx, pattern(prefix), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy})
-	if err != nil {
-		return nil, err
-	}
-	defer f.close()
-	for pending := f.pending; pending > 0 && len(list) < sweepMost; {
-		c, err := f.next(ctx, true)
-		if err != nil || c == nil {
-			return list, err
-		}
-		pending, c.item.Age = c.pending, max(now.Sub(c.at)-s.sweepSkew, 0)
+	err = s.read(ctx, pattern(prefix), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy}, func(c *change) bool {
+		c.item.Age = max(now.Sub(c.at)-s.sweepSkew, 0)
 		if time.Since(c.at) >= s.sweepAge && !c.foreign && strings.HasPrefix(c.item.Key, prefix) && (c.item.Deleted || idle(c.item)) {
 			list = append(list, driver.Item{Key: c.item.Key, Revision: c.item.Revision})
 		}
-	}
-	return list, nil
+		return len(list) < sweepMost
+	})
+	return list, err
 }
 
 // serverTime is the server's clock; if it does not say, no key has an age by it.
@@ -131,22 +121,14 @@ func (s *store) serverTime(ctx context.Context) time.Time {
 
 // forgetAll forgets keys, several at a time, and counts them.
 func (s *store) forgetAll(ctx context.Context, list []driver.Item, removed *int64) error {
-	var (
-		next atomic.Int64
-		done atomic.Int64
-		errs = make([]error, min(sweepAtOnce, len(list)))
-		all  sync.WaitGroup
-	)
-	for w := range errs {
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(list)) && errs[w] == nil; i = next.Add(1) - 1 {
-				if errs[w] = s.Forget(ctx, list[i].Key, list[i].Revision); errs[w] == nil {
-					done.Add(1)
-				}
-			}
-		})
-	}
-	all.Wait()
+	var done atomic.Int64
+	err := atOnce(len(list), func(i int) error {
+		err := s.Forget(ctx, list[i].Key, list[i].Revision)
+		if err == nil {
+			done.Add(1)
+		}
+		return err
+	})
 	*removed += done.Load()
-	return errors.Join(errs...)
+	return err
 }

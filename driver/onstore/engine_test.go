@@ -375,7 +375,7 @@ func TestReadyTellsTheTruth(t *testing.T) {
 		s.set(func(op, _ string) fault {
 			if op == "list" && writes == 0 {
 				writes++
-				s.change(driver.Item{Key: "c/x", Value: []byte(`{"value":"7"}`)})
+				s.change(driver.Item{Key: "k/x", Value: []byte(`{"version":1}`)})
 			}
 			return fault{}
 		})

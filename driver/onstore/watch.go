@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -64,13 +65,14 @@ func (w *storeWatch) tell(ctx context.Context, item driver.Item, err error, yiel
 		yield(driver.Event{}, unread(ctx, err))
 		return false
 	}
+	if !w.about(item.Key) {
+		return true
+	}
 	old := w.before[item.Key]
 	if old.Revision >= item.Revision {
 		return true // it was read when the watch began
 	}
-	if w.before[item.Key] = item; item.Deleted || isTombstone(item) {
-		delete(w.before, item.Key)
-	}
+	w.keep(&item)
 	if item.Revision < w.from {
 		return true
 	}
@@ -97,14 +99,30 @@ func (w *storeWatch) begin(yield func(driver.Event, error) bool) bool {
 	return yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: w.from}, nil)
 }
 
-// read reads what is there. At first that fails as any call does; later it goes on,
-// since a watch outlives a broken connection, and tells that it does.
-func (w *storeWatch) read(ctx context.Context) ([]driver.Item, error) {
+// about reports whether the name of a key is one that the watch asks for.
+func (w *storeWatch) about(key string) bool {
+	_, name, _ := strings.Cut(key, "/")
+	return strings.HasPrefix(name, w.r.Prefix) && (!w.r.Exact || name == w.r.Prefix)
+}
+
+// keep notes what a key is, if the events of its next change tell it.
+func (w *storeWatch) keep(item *driver.Item) {
+	switch {
+	case item.Deleted || isTombstone(*item):
+		delete(w.before, item.Key)
+	case strings.HasPrefix(item.Key, lockPrefix) || strings.HasPrefix(item.Key, keyPrefix):
+		w.before[item.Key] = *item
+	}
+}
+
+// read reads what is there of a kind. At first that fails as any call does; later it goes
+// on, since a watch outlives a broken connection, and tells that it does.
+func (w *storeWatch) read(ctx context.Context, prefix string) ([]driver.Item, error) {
 	if !w.ready {
-		return w.d.all(ctx, w.d.quickly(), "")
+		return w.there(ctx, w.d.quickly(), prefix)
 	}
 	for {
-		items, err := w.d.all(ctx, w.d.bounded(patient), "")
+		items, err := w.there(ctx, w.d.bounded(patient), prefix)
 		if _, tired := errors.AsType[*givenUp](err); !tired || ctx.Err() != nil {
 			return items, err
 		}
@@ -112,18 +130,49 @@ func (w *storeWatch) read(ctx context.Context) ([]driver.Item, error) {
 	}
 }
 
-// remember reads what is there, so that the first change of a key can be told
-// from what it was. What it has read already is not told: the watch is from after
-// that on.
+// there are the keys with a prefix, or the one that is called so.
+func (w *storeWatch) there(ctx context.Context, p pace, prefix string) (items []driver.Item, err error) {
+	if !w.r.Exact {
+		return w.d.all(ctx, p, prefix)
+	}
+	err = retry(ctx, p, func() (progress, error) {
+		item, err := w.d.get(ctx, prefix)
+		if item.Key = prefix; item.Revision > 0 {
+			items = []driver.Item{item}
+		}
+		return looked, err
+	})
+	return items, plain(err)
+}
+
+// remember reads the locks and keys that are there, so that the first change of one can
+// be told from what it was; of the others a change tells all by itself. What it has read
+// already is not told: the watch is from after that on.
 func (w *storeWatch) remember(ctx context.Context, last driver.Revision) error {
-	items, err := w.read(ctx)
 	clear(w.before)
-	for _, i := range items {
-		w.before[i.Key] = i
-		last = max(last, i.Revision)
+	for _, of := range []struct{ kind, prefix string }{{"lock", lockPrefix}, {"kv", keyPrefix}} {
+		if !w.asks(of.kind) {
+			continue
+		}
+		items, err := w.read(ctx, of.prefix+w.r.Prefix)
+		if err != nil {
+			return err
+		}
+		for _, i := range items {
+			w.before[i.Key] = i
+			last = max(last, i.Revision)
+		}
 	}
 	w.from = last + 1
-	return err
+	return nil
+}
+
+// asks reports whether the watch may be told of a kind.
+func (w *storeWatch) asks(kind string) bool {
+	return len(w.r.Patterns) == 0 || slices.ContainsFunc(w.r.Patterns, func(p string) bool {
+		of, _, _ := strings.Cut(p, ":")
+		return of == "*" || of == kind
+	})
 }
 
 // events are what a change means. A value that is not ours means nothing.
