@@ -34,7 +34,8 @@ const (
 // Conn is a connection with what was asked over it and not answered yet.
 type Conn struct {
 	*nats.Conn
-	tell func(error)
+	tell   func(error)
+	dialer dialer
 
 	mu    sync.Mutex
 	calls map[*call]struct{}
@@ -88,6 +89,12 @@ func Dial(ctx context.Context, s Settings) (*Conn, error) {
 	return c, nil
 }
 
+// Close ends the connection.
+func (c *Conn) Close() {
+	c.Conn.Close()
+	c.dialer.leave(true)
+}
+
 // connect is nats.Connect for as long as ctx lasts: a shorter nats.Timeout would bound
 // every later connection too. One that comes after ctx has ended is closed.
 func (s *Settings) connect(ctx context.Context, opts []nats.Option) (*nats.Conn, error) {
@@ -115,7 +122,7 @@ func (s *Settings) connect(ctx context.Context, opts []nats.Option) (*nats.Conn,
 
 func (s *Settings) options(c *Conn) []nats.Option {
 	opts := []nats.Option{
-		nats.Name("holdfast"), nats.Timeout(Patience), nats.MaxReconnects(-1), nats.ReconnectWait(ComeBack), nats.ReconnectJitter(ComeBack, ComeBack),
+		nats.Name("holdfast"), nats.Timeout(Patience), nats.SetCustomDialer(&c.dialer), nats.MaxReconnects(-1), nats.ReconnectWait(ComeBack), nats.ReconnectJitter(ComeBack, ComeBack),
 		nats.ReconnectBufSize(-1), nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.refused(err) }),
 	}
