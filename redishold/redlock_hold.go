@@ -101,6 +101,7 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 		}
 		tell()
 		select {
+		case <-turn.freed:
 		case <-time.After(r.opts.BusyWaitMin + rand.N(r.opts.BusyWaitMax-r.opts.BusyWaitMin+1)):
 		case <-ctx.Done():
 			return driver.Grant{}, stopped(ctx, driver.NotDone)
@@ -308,6 +309,7 @@ func (k *lock) Release(ctx context.Context) error {
 	defer k.r.leave()
 	k.r.remove(k)
 	v := k.r.freeAll(ctx, k)
+	k.r.handOn(k.name)
 	switch {
 	case v.passed(), v.refused() && k.unheard:
 	case v.refused():

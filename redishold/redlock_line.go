@@ -6,8 +6,9 @@ import "slices"
 // servers.
 type turns struct{ waiting []*lockTurn }
 
-// lockTurn is a place in the queue; mine is closed when it is the first.
-type lockTurn struct{ mine chan struct{} }
+// lockTurn is a place in the queue; mine is closed when it is the first. freed says that
+// this client has given the mutex back since.
+type lockTurn struct{ mine, freed chan struct{} }
 
 // line goes to the end of a name's line and tells the place, 1 being first.
 func (r *redlock) line(name string) (*lockTurn, int) {
@@ -18,7 +19,7 @@ func (r *redlock) line(name string) (*lockTurn, int) {
 		l = &turns{}
 		r.lines[name] = l
 	}
-	t := &lockTurn{mine: make(chan struct{})}
+	t := &lockTurn{mine: make(chan struct{}), freed: make(chan struct{}, 1)}
 	l.waiting = append(l.waiting, t)
 	if len(l.waiting) == 1 {
 		close(t.mine)
@@ -38,5 +39,15 @@ func (r *redlock) stepOut(name string, t *lockTurn) {
 		delete(r.lines, name)
 	case first:
 		close(l.waiting[0].mine)
+	}
+}
+
+// handOn tells the first in a name's line that the mutex was given back, so that it does
+// not wait until its next look.
+func (r *redlock) handOn(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.lines[name]; l != nil {
+		nudge(l.waiting[0].freed)
 	}
 }
