@@ -95,15 +95,13 @@ func (g *Gate) run(ctx context.Context, op string, p fence.Pass, script string, 
 // Key is where the gate remembers a resource.
 func Key(resource string) string { return "holdfast:fence:{" + resource + "}" }
 
+// valid refuses what any gate refuses, and what is no hash tag.
 func valid(op string, p fence.Pass) error {
-	if _, err := fence.Int64(p.Token); err != nil {
-		return driver.Errorf(op, p.Resource, fs.ErrInvalid, "%w", err)
+	if err := new(fence.Gate).Check(p.Resource, p.Token, p.Mode); err != nil { // one that has seen nothing
+		return driver.Errorf(op, p.Resource, fs.ErrInvalid, "%w", errors.Unwrap(err))
 	}
-	if p.Resource == "" || strings.ContainsAny(p.Resource, "{}") {
+	if strings.ContainsAny(p.Resource, "{}") {
 		return driver.Errorf(op, p.Resource, fs.ErrInvalid, "a resource here has a name without braces: they are its hash tag")
-	}
-	if p.Mode != fence.Exclusive && p.Mode != fence.Shared {
-		return driver.Errorf(op, p.Resource, fs.ErrInvalid, "the mode %d is neither Exclusive nor Shared", p.Mode)
 	}
 	return nil
 }

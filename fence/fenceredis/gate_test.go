@@ -95,7 +95,8 @@ func TestNewestWins(t *testing.T) {
 func TestRefusesBadInput(t *testing.T) {
 	server := services.Redis(t)
 	gate := fenceredis.Gate{Client: client(t, server.URL())}
-	for _, p := range []fence.Pass{{Resource: "", Token: 1}, {Resource: "a{b", Token: 1}, {Resource: "a", Token: 0}, {Resource: "a", Token: 1 << 53}, {Resource: "a", Token: 1, Mode: 7}} {
+	for _, p := range []fence.Pass{{Resource: "", Token: 1}, {Resource: "a{b", Token: 1}, {Resource: "a\x00", Token: 1}, {Resource: "\xff", Token: 1}, {Resource: strings.Repeat("n", 513), Token: 1},
+		{Resource: "a", Token: 0}, {Resource: "a", Token: 1 << 53}, {Resource: "a", Token: 1, Mode: 7}} {
 		if err := gate.Check(t.Context(), p); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%+v: %v", p, err)
 		}
