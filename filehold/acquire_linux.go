@@ -143,7 +143,7 @@ func (h *hold) Release(ctx context.Context) error {
 		defer h.c.end()
 		err = unanswered(h.free(call{ctx, h.c.gone}))
 	}
-	if errors.Is(err, driver.ErrClosed) {
+	if errors.Is(err, driver.ErrClosed) && !errors.Is(err, driver.ErrUnavailable) { // by Close, not by a directory that was deleted
 		return &driver.Error{Kind: driver.ErrLost, Outcome: driver.Done, Err: driver.ErrClosed}
 	}
 	return err

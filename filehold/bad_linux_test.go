@@ -333,9 +333,16 @@ func TestDamagedInUse(t *testing.T) {
 			if _, err := s.Counter("c").Add(ctx, 1); err != nil {
 				t.Fatal(err)
 			}
+			held, err := s.Semaphore("s", 1).Acquire(ctx, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
 			path := filepath.Join(dir, ".holdfast", file)
 			if err := damage(path); err != nil {
 				t.Fatal(err)
+			}
+			if err := held.Release(); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s %s: release: %v", file, name, err)
 			}
 			if _, err = s.Counter("c").Add(ctx, 1); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), path) || file == "control" && !errors.Is(err, holdfast.ErrClosed) {
 				t.Errorf("%s %s: %v", file, name, err)

@@ -30,7 +30,7 @@ func (s *Session) End(now int64) []Action {
 func (s *Session) endNow(cause Cause, code core.Code, text string) {
 	s.life = dying
 	s.do(Action{Kind: SessionOver, Cause: cause, Code: code, Text: text})
-	silent := !s.spoke || s.outlasted(cause)
+	silent := !s.spoke || !s.opened && s.unsure == 0 || s.outlasted(cause) // or there is nothing to end
 	s.dropCalls()
 	s.ending.giveUp = s.now + 2*max(s.ttl, s.beat.longest)
 	s.resend()
@@ -109,6 +109,9 @@ func (s *Session) flushEnd() {
 }
 
 func (s *Session) finishEnding() {
+	if s.life == gone {
+		return
+	}
 	s.life = gone
 	s.link.state = down
 	s.do(Action{Kind: Over})

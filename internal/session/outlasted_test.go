@@ -111,7 +111,7 @@ func TestPolicyOutlastsALoss(t *testing.T) {
 	}
 }
 
-// unanswered is a session whose Open was sent with an acquire, and not answered.
+// unanswered is a session with an Open that was sent with an acquire, and not answered.
 func unanswered(t *testing.T, cfg session.Config) *rig {
 	r := newRig(t, cfg).at(1)
 	r.take(r.s.Connect(r.now))

@@ -270,6 +270,9 @@ func TestFullServerRefusesASession(t *testing.T) {
 		if len(r.dead) != 1 || r.dead[0] != session.Refused {
 			t.Errorf("%d calls: dead %v", n, r.dead)
 		}
+		if sent := r.flush(); len(sent) > 0 || r.overs != 1 { // an Open and its End would be taken, and written
+			t.Errorf("%d calls: of a session that was never opened %v is sent", n, sent)
+		}
 		for _, c := range calls {
 			if c.Outcome != session.NotDone || c.Result.Code != core.CodeFull {
 				t.Errorf("%d calls: outcome %v, code %d", n, c.Outcome, c.Result.Code)
