@@ -289,9 +289,28 @@ func (k *round) report() (run.Report, bool) {
 // second starts the second runner: it goes on with the run, or submits it if the first has not come so far.
 func (k *round) second() (ends chan error, err error) {
 	if _, there := k.report(); there {
-		return begin(k.program("holdfast", k.url, "--resume", k.ref.String()))
+		return k.resume()
 	}
-	return begin(k.program("holdfast", k.url, "--id", "1", k.file))
+	submits, err := begin(k.program("holdfast", k.url, "--id", "1", k.file))
+	if err != nil {
+		return nil, err
+	}
+	ends = make(chan error, 1)
+	go func() {
+		err := <-submits
+		if rep, there := k.report(); err != nil && there && !rep.State.Status.Ended() { // what the first had sent came later
+			resumed, begun := k.resume()
+			if err = begun; err == nil {
+				err = <-resumed
+			}
+		}
+		ends <- err
+	}()
+	return ends, nil
+}
+
+func (k *round) resume() (ends chan error, err error) {
+	return begin(k.program("holdfast", k.url, "--resume", k.ref.String()))
 }
 
 // play has the run go on to its end, by the first runner, which is struck, and by the second, which is beside
