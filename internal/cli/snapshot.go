@@ -40,7 +40,10 @@ func (a *app) snapshotCommand() *cobra.Command {
 // saving runs saveSnapshot with a timeout that begins anew with everything that comes.
 func (a *app) saving() func(*cobra.Command, []string) error {
 	return func(_ *cobra.Command, args []string) error {
-		if args[0] == "-" {
+		switch args[0] {
+		case "":
+			return usagef("name a new file", "the name of the file is empty")
+		case "-":
 			return usagef("name a file: one that was cut off never bears its name, and standard output could not tell", "a backup is not written to standard output")
 		}
 		return untilSignal(func(ctx context.Context) error {
@@ -57,9 +60,6 @@ func (a *app) saving() func(*cobra.Command, []string) error {
 // saveSnapshot writes to a file beside the one asked for, so that a backup that
 // was cut off never bears its name.
 func (a *app) saveSnapshot(p *patience, c pb.AdminServiceClient, path string) error {
-	if path == "" {
-		return &failure{code: exitUsage, err: errors.New("the name of the file is empty"), hint: "name a new file"}
-	}
 	if _, err := os.Lstat(path); err == nil {
 		return &failure{code: exitUsage, err: fmt.Errorf("%s exists", path), hint: "name a new file"}
 	}
