@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -59,15 +60,16 @@ func (f crampedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// crampedGroup is a group whose disks can be full.
+// crampedGroup is a group whose disks can be full, for a bubble of fake time.
 func crampedGroup(t *testing.T, n int, change ...func(*server.Config)) (*group, []*cramped) {
 	t.Helper()
 	g := &group{t: t, cfgs: founderConfigs(t, n)}
 	var disks []*cramped
+	wires := &host.Pipes{}
 	for i := range g.cfgs {
 		d := &cramped{}
 		g.cfgs[i].Tick, g.cfgs[i].MinTTL = 100*time.Millisecond, time.Second
-		host.Put(&g.cfgs[i], &host.Host{Files: d, SegmentSize: 256 << 10})
+		host.Put(&g.cfgs[i], &host.Host{Files: d, SegmentSize: 256 << 10, Listen: wires.Listen, Dial: wires.Dial})
 		for _, f := range change {
 			f(&g.cfgs[i])
 		}
@@ -93,43 +95,47 @@ func (g *group) space(at int) *holdfast.Space {
 func TestFullDisk(t *testing.T) {
 	for name, nodes := range map[string]int{"alone": 1, "leader": 3, "follower": 3, "all": 3} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g, disks := crampedGroup(t, nodes)
-			at := g.leader()
-			s := g.space(at)
-			before := occupy(t, s)
-			for i, d := range disks {
-				d.full.Store(name == "all" || (i == at) == (name != "follower"))
-			}
-			if name == "follower" {
-				before.goesOn(t, s)
-			} else {
-				before.refused(t, s)
-			}
-			before.freed(t, s)
-			late := g.space(at)
-			if _, err := late.Counter("n").Load(within(t)); err != nil {
-				t.Errorf("%s full: a read of a client that comes now: %v", name, err)
-			}
-			if _, err := late.KV().Delete(within(t), "k"); err != nil {
-				t.Errorf("%s full: a deletion of a client that comes now: %v", name, err)
-			}
-			for _, d := range disks {
-				d.full.Store(false)
-			}
-			room := time.Now()
-			before.backBy(t, s, room.Add(2*time.Second))
-			for i, n := range g.nodes {
-				if err := n.Err(); err != nil {
-					t.Errorf("node %d has stopped: %v", i+1, err)
-				}
-			}
+			synctest.Test(t, func(t *testing.T) { fillDisk(t, name, nodes) })
 		})
 	}
 }
 
+func fillDisk(t *testing.T, name string, nodes int) {
+	g, disks := crampedGroup(t, nodes)
+	at := g.leader()
+	s := g.space(at)
+	before := occupy(t, s)
+	for i, d := range disks {
+		d.full.Store(name == "all" || (i == at) == (name != "follower"))
+	}
+	if name == "follower" {
+		before.goesOn(t, s)
+	} else {
+		before.refused(t, s)
+	}
+	before.freed(t, s)
+	late := g.space(at)
+	if _, err := late.Counter("n").Load(within(t)); err != nil {
+		t.Errorf("%s full: a read of a client that comes now: %v", name, err)
+	}
+	if _, err := late.KV().Delete(within(t), "k"); err != nil {
+		t.Errorf("%s full: a deletion of a client that comes now: %v", name, err)
+	}
+	for _, d := range disks {
+		d.full.Store(false)
+	}
+	before.backBy(t, s, time.Now().Add(2*time.Second)) // by the clock of the bubble
+	for i, n := range g.nodes {
+		if err := n.Err(); err != nil {
+			t.Errorf("node %d has stopped: %v", i+1, err)
+		}
+	}
+}
+
 // The operator hears of a full disk, and of its end; the status tells it meanwhile.
-func TestFullDiskIsTold(t *testing.T) {
+func TestFullDiskIsTold(t *testing.T) { synctest.Test(t, tellFullDisk) }
+
+func tellFullDisk(t *testing.T) {
 	var notices chan string
 	g, disks := crampedGroup(t, 1, func(cfg *server.Config) { *cfg, notices = noticed(*cfg) })
 	for i, text := range []string{"is nearly full: less of it is free than --reserve, or the data takes --max-data (0.0 MiB of the disk are free, ", "has room again"} {
@@ -172,6 +178,7 @@ func (p *possessions) refused(t *testing.T, s *holdfast.Space) {
 	var err error
 	for i := 0; err == nil; i++ {
 		_, err = s.Mutex(fmt.Sprint("new", i)).TryAcquire(within(t))
+		time.Sleep(10 * time.Millisecond)
 	}
 	wantFull(t, "a lock", err)
 	_, err = s.Counter("n").Add(within(t), 1)
@@ -226,6 +233,7 @@ func (p *possessions) backBy(t *testing.T, s *holdfast.Space, then time.Time) {
 	defer cancel()
 	_, err := s.Mutex("after").TryAcquire(ctx)
 	for err != nil && errors.Is(err, holdfast.ErrExhausted) && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
 		_, err = s.Mutex("after").TryAcquire(ctx)
 	}
 	if err != nil {
@@ -237,7 +245,9 @@ func (p *possessions) backBy(t *testing.T, s *holdfast.Space, then time.Time) {
 }
 
 // A node whose log finds no room waits for it, and goes on where it was.
-func TestLogWithoutRoom(t *testing.T) {
+func TestLogWithoutRoom(t *testing.T) { synctest.Test(t, fillLog) }
+
+func fillLog(t *testing.T) {
 	g, disks := crampedGroup(t, 1, func(c *server.Config) { c.Reserve = -1 }) // nothing is refused in time
 	s := g.space(g.leader())
 	disks[0].full.Store(true)
@@ -268,7 +278,9 @@ func TestLogWithoutRoom(t *testing.T) {
 }
 
 // A leader whose disk is slower than an election hands over to another, which serves.
-func TestSlowDisk(t *testing.T) {
+func TestSlowDisk(t *testing.T) { synctest.Test(t, slowDown) }
+
+func slowDown(t *testing.T) {
 	g, disks := crampedGroup(t, 3)
 	at := g.leader()
 	disks[at].slow.Store(int64(3 * time.Second))
