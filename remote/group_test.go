@@ -9,9 +9,11 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/services"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
+	"github.com/holdfast-io/holdfast/remote"
 	"github.com/holdfast-io/holdfast/server"
 )
 
@@ -21,6 +23,7 @@ type group struct {
 	cfgs    []server.Config
 	nodes   []*node
 	watches watches
+	wires   *host.Pipes // the network of its clients; nil: the real one
 }
 
 // watches counts the subscriptions that its nodes serve.
@@ -74,7 +77,18 @@ const (
 
 func newGroup(t *testing.T, n int, tick time.Duration) *group {
 	t.Helper()
-	g := &group{t: t, watches: watches{ended: make(chan struct{}, 1)}}
+	return newGroupOn(t, nil, n, tick)
+}
+
+// bubbleNode is a node in a bubble of fake time, where a busy machine takes nothing of a TTL.
+func bubbleNode(t *testing.T) *group {
+	t.Helper()
+	return newGroupOn(t, &host.Pipes{}, 1, steady)
+}
+
+func newGroupOn(t *testing.T, wires *host.Pipes, n int, tick time.Duration) *group {
+	t.Helper()
+	g := &group{t: t, watches: watches{ended: make(chan struct{}, 1)}, wires: wires}
 	founders := make([]server.Member, n)
 	for i := range founders {
 		founders[i] = server.Member{ID: uint64(i + 1), Peer: services.Addr(t), Client: services.Addr(t)}
@@ -105,13 +119,29 @@ func (g *group) url() string {
 	return "holdfast://" + strings.Join(hosts, ",")
 }
 
+func (g *group) listen(addr string) (net.Listener, error) {
+	if g.wires != nil {
+		return g.wires.Listen(addr)
+	}
+	return net.Listen("tcp", addr)
+}
+
+// client is the configuration of one, on the network of the group.
+func (g *group) client() remote.Config {
+	cfg := remote.Config{Endpoints: []string{g.cfgs[0].Founders[0].Client}}
+	if g.wires != nil {
+		host.Put(&cfg, &host.Host{Dial: g.wires.Dial})
+	}
+	return cfg
+}
+
 func (g *group) start(i int) {
 	s, err := server.New(g.cfgs[i])
 	if err != nil {
 		g.t.Error(err)
 		return
 	}
-	ln, err := net.Listen("tcp", g.cfgs[i].Founders[i].Client)
+	ln, err := g.listen(g.cfgs[i].Founders[i].Client)
 	if err != nil {
 		g.t.Error(err)
 		_ = s.Close()

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"iter"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/memhold"
+	"github.com/holdfast-io/holdfast/remote"
 )
 
 // The transitions of internal/core/testdata/stale.txt through a driver, in memory and at a node, as a watch tells
@@ -16,20 +18,19 @@ import (
 // LockAcquired". A session of a client is over at its deadline, whatever the engine keeps: that a heartbeat revives
 // within the grace is for leases (see the tests of package api).
 func TestReclaim_Transitions(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, 1, steady)
-	for door, open := range map[string]func() (driver.Driver, error){
-		"driver": func() (driver.Driver, error) { return memhold.New(), nil },
-		"remote": func() (driver.Driver, error) { return driver.Open(t.Context(), g.url()) },
+	for door, open := range map[string]func(*testing.T) (driver.Driver, error){
+		"driver": func(*testing.T) (driver.Driver, error) { return memhold.New(), nil },
+		"remote": func(t *testing.T) (driver.Driver, error) { return remote.New(bubbleNode(t).client()) },
 	} {
 		t.Run(door, func(t *testing.T) {
-			t.Parallel()
-			d, err := open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = d.Close(t.Context()) })
-			transitions(t, d)
+			synctest.Test(t, func(t *testing.T) {
+				d, err := open(t)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer d.Close(t.Context())
+				transitions(t, d)
+			})
 		})
 	}
 }
