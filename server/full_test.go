@@ -176,9 +176,9 @@ func occupy(t *testing.T, s *holdfast.Space) *possessions {
 func (p *possessions) refused(t *testing.T, s *holdfast.Space) {
 	t.Helper()
 	var err error
-	for i := 0; err == nil; i++ {
+	for i := 0; err == nil && i < 100; i++ { // which the node looks at now and then
 		_, err = s.Mutex(fmt.Sprint("new", i)).TryAcquire(within(t))
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
 	}
 	wantFull(t, "a lock", err)
 	_, err = s.Counter("n").Add(within(t), 1)
