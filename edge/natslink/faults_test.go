@@ -122,16 +122,7 @@ func TestPurged(t *testing.T) {
 			agree(t, 8, nodes...)
 			first.Close()
 			gone.Close()
-			nc, err := nats.Connect(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nc.Close()
-			js, err := nc.JetStream()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := harm(js, strings.ReplaceAll(t.Name(), "/", "_")); err != nil {
+			if err := harm(stream(t, url), strings.ReplaceAll(t.Name(), "/", "_")); err != nil {
 				t.Fatal(err)
 			}
 			counter(t, nodes[1], "x").Add(1)

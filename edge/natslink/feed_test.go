@@ -58,11 +58,7 @@ func (l *listened) String() string {
 // once more if it is asked for; nobody is told that something was missed.
 func TestFeedOfMany(t *testing.T) {
 	const many = 5000
-	nc, err := nats.Connect(services.SharedNATS(t).URL(), nats.SyncQueueLen(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connect(t, services.SharedNATS(t).URL(), nats.SyncQueueLen(1000))
 	l, err := natslink.New(t.Context(), nc, &natslink.Options{Stream: "FEED", Subject: "feed", OnError: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -113,11 +109,9 @@ func TestWindowsAreForgotten(t *testing.T) {
 		n.Close()
 	}
 	js := stream(t, url)
-	eventually(t, func() bool { return len(kept(t, js, t.Name(), "test."+t.Name()+".s.*.*.windows.*")) == 0 },
-		func() string { return fmt.Sprint(kept(t, js, t.Name(), ">")) })
-	if got := kept(t, js, t.Name(), ">"); len(got) != 3 {
-		t.Errorf("of three nodes the stream has %v", got)
-	}
+	all := func() map[string]bool { return kept(t, js, t.Name(), ">") }
+	counters := func() int { return len(kept(t, js, t.Name(), "test."+t.Name()+".s.*.*.counters.*")) }
+	eventually(t, func() bool { return counters() == 3 && len(all()) == 3 }, func() string { return fmt.Sprint(all()) })
 }
 
 // TestStreamWithoutTimes: a stream that does not forget messages one by one keeps them all

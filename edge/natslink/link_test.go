@@ -180,7 +180,7 @@ func eventually(t *testing.T, is func() bool, missing func() string) {
 // that opens it long after it has read what is kept.
 func TestLimiterOpenedLate(t *testing.T) {
 	url := services.SharedNATS(t).URL()
-	c := edge.LimiterConfig{Rate: limit.Rate{Count: 10, Per: time.Hour, Algorithm: limit.FixedWindow}}
+	c := edge.LimiterConfig{Rate: limit.Rate{Count: 10, Per: 24 * time.Hour, Algorithm: limit.FixedWindow}}
 	now := time.Now()
 	a := node(t, "a", link(t, url, nil))
 	l, err := a.Limiter("l", c)
@@ -234,8 +234,11 @@ func TestRights(t *testing.T) {
 	refuses(t, as("changes"), fs.ErrPermission, `"s.s.>"`)
 	refuses(t, as("stuck"), fs.ErrPermission, `"$JS.FC.S.>"`)
 	defer func() {
-		if all := kept(t, stream(t, as("full")), "S", "s.s.>"); all["s.s.rights"] || len(kept(t, stream(t, as("full")), "S", "s.s.*.*.counters.*")) != 2 {
-			t.Errorf("the stream of two nodes has %v", all)
+		js := stream(t, as("full"))
+		all := func() map[string]bool { return kept(t, js, "S", "s.s.>") }
+		eventually(t, func() bool { return len(kept(t, js, "S", "s.s.*.*.counters.*")) == 2 }, func() string { return fmt.Sprint("the stream of two nodes has ", all()) })
+		if all()["s.s.rights"] {
+			t.Errorf("the stream of two nodes has %v", all())
 		}
 	}()
 	user, err := natslink.Open(t.Context(), as("user"), &natslink.Options{OnError: func(err error) { t.Errorf("a user with all rights: %v", err) }})
@@ -255,12 +258,23 @@ func TestRights(t *testing.T) {
 func stream(t *testing.T, url string) nats.JetStreamContext {
 	t.Helper()
 	at, _, _ := strings.Cut(url, "?")
-	nc, err := nats.Connect(at)
+	return jetStream(t, connect(t, at))
+}
+
+// connect connects a test by itself. A busy machine may take seconds to answer.
+func connect(t *testing.T, url string, o ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url, append(o, nats.Timeout(time.Minute))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := nc.JetStream()
+	return nc
+}
+
+func jetStream(t *testing.T, nc *nats.Conn) nats.JetStreamContext {
+	t.Helper()
+	js, err := nc.JetStream(nats.MaxWait(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,12 +332,8 @@ func TestBadInput(t *testing.T) {
 	refuses(t, services.NATS(t, services.Setting("jetstream", "disabled")).URL(), driver.ErrUnavailable, "JetStream is not enabled")
 	url := services.SharedNATS(t).URL()
 	refuses(t, url+"?stream=R&subject=r&replicas=3", fs.ErrInvalid, "3 replicas")
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, _ := nc.JetStream()
+	nc := connect(t, url)
+	js := jetStream(t, nc)
 	if _, err := js.AddStream(&nats.StreamConfig{Name: "ALL", Subjects: []string{"all.s.>"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -345,11 +355,7 @@ func TestTLS(t *testing.T) {
 
 // TestCallersConnection is used and never closed; the stream is made as the options say.
 func TestCallersConnection(t *testing.T) {
-	nc, err := nats.Connect(services.SharedNATS(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connect(t, services.SharedNATS(t).URL())
 	l, err := natslink.New(t.Context(), nc, &natslink.Options{Stream: "CALLERS", Subject: "callers", Memory: true, Retention: time.Hour, Replicas: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +364,7 @@ func TestCallersConnection(t *testing.T) {
 	counter(t, a, "x").Add(1)
 	a.Close()
 	l.Close()
-	js, _ := nc.JetStream()
+	js := jetStream(t, nc)
 	info, err := js.StreamInfo("CALLERS")
 	if err != nil {
 		t.Fatal(err)
@@ -382,11 +388,7 @@ func TestOnTheWire(t *testing.T) {
 		return parent
 	}})
 	listening := link(t, url, &natslink.Options{OnTrace: func(s string) { heard <- s }})
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connect(t, url)
 	raw, err := nc.SubscribeSync("test.TestOnTheWire.d")
 	if err != nil {
 		t.Fatal(err)
@@ -418,18 +420,17 @@ func TestOnTheWire(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	url := services.SharedNATS(t).URL()
 	conflicts := make(chan crdt.Actor, 10)
-	c := fast
-	c.Actor, c.Link, c.OnConflict = "a", link(t, url, nil), func(a crdt.Actor) { conflicts <- a }
+	c, l := fast, link(t, url, nil)
+	c.Actor, c.Link, c.OnConflict = "a", l, func(a crdt.Actor) { conflicts <- a }
 	a, err := edge.Open(c)
+	if err == nil {
+		err = l.Flush() // the node listens
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connect(t, url)
 	for _, to := range []string{"d", "s.x", "s.a.1.0"} {
 		for _, m := range []*nats.Msg{
 			{Data: []byte("garbage")}, {Data: []byte("hfe\x02")}, {Data: []byte{0xff, 0xff, 0xff, 0xff, 0x0f, 1}, Header: nats.Header{"Content-Encoding": {"s2"}}},
