@@ -316,17 +316,19 @@ func second[T any](_ T, err error) error { return err }
 
 // TestObserve: every decision is told and counted.
 func TestObserve(t *testing.T) {
-	told := map[bool]int{}
-	n := open(t, Config{Actor: "a", Observe: func(l, key string, d limit.Decision) { told[d.Allowed && l == "l" && key == "k"]++ }})
-	l := limiter(t, n, LimiterConfig{Rate: gcra})
-	for range 7 {
-		if _, err := l.Allow(t.Context(), "k"); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		told := map[bool]int{}
+		n := open(t, Config{Actor: "a", Observe: func(l, key string, d limit.Decision) { told[d.Allowed && l == "l" && key == "k"]++ }})
+		l := limiter(t, n, LimiterConfig{Rate: gcra})
+		for range 7 {
+			if _, err := l.Allow(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if s := l.Stats(); told[true] != 5 || told[false] != 2 || s.Allowed != 5 || s.Denied != 2 {
-		t.Errorf("%v, %+v", told, s)
-	}
+		if s := l.Stats(); told[true] != 5 || told[false] != 2 || s.Allowed != 5 || s.Denied != 2 {
+			t.Errorf("%v, %+v", told, s)
+		}
+	})
 }
 
 // TestDivergence: it is what the nodes' totals differ by, and nothing once they agree.
