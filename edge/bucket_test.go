@@ -110,14 +110,15 @@ func TestBucketOfAJoiner(t *testing.T) {
 // that what it hears of a key first is what was taken just now, refuses nothing and finds
 // nothing to be too much.
 func TestBucketOfABusyJoiner(t *testing.T) {
-	for name := range networks() { // each in a time of its own: nodes of the one before would go on
+	const flush = 500 * time.Millisecond // half an hour of flushes costs the most
+	for name := range networks() {       // each in a time of its own: nodes of the one before would go on
 		synctest.Test(t, func(t *testing.T) {
 			to := networks()[name]
 			time.Sleep(45 * time.Minute) // before there is a node: it costs nothing
 			rate := LimiterConfig{Rate: limit.Rate{Count: 3600, Per: time.Hour, Burst: 60}}
 			var others []*Limiter
 			for _, n := range []string{"a", "c"} {
-				others = append(others, limiter(t, open(t, Config{Actor: n, Link: to(n), State: time.Minute}), rate))
+				others = append(others, limiter(t, open(t, Config{Actor: n, Link: to(n), Flush: flush, State: time.Minute}), rate))
 			}
 			use := func(each time.Duration, ls ...*Limiter) {
 				for _, l := range ls {
@@ -130,7 +131,7 @@ func TestBucketOfABusyJoiner(t *testing.T) {
 			for range 450 { // 30 minutes, half of them in the window before, at half the rate
 				use(2*time.Second, others...)
 			}
-			b := limiter(t, open(t, Config{Actor: "b", Link: to("b"), State: time.Minute}), rate)
+			b := limiter(t, open(t, Config{Actor: "b", Link: to("b"), Flush: flush, State: time.Minute}), rate)
 			for range 200 { // a key that is dirty with every flush
 				use(3*time.Millisecond, others[0])
 				pass(27 * time.Millisecond)

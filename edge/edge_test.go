@@ -37,18 +37,18 @@ func limiter(t testing.TB, n *Node, c LimiterConfig) *Limiter {
 }
 
 func take(t testing.TB, l *Limiter, key string, cost int64) limit.Decision {
-	t.Helper()
 	d, err := l.Take(key, time.Now(), cost)
 	if err != nil {
+		t.Helper() // it takes longer than a decision
 		t.Fatal(err)
 	}
 	return d
 }
 
 func add(t testing.TB, n *Node, name string, by uint64) {
-	t.Helper()
 	c, err := n.Counter(name)
 	if err != nil {
+		t.Helper()
 		t.Fatal(err)
 	}
 	c.Add(by)

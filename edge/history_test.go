@@ -251,7 +251,7 @@ func history(t *testing.T, seed uint64) []edgetest.Delivery {
 	return w.hub.Delivered()
 }
 
-var histories = flag.Uint64("edge.histories", 200, "how many histories TestHistories and TestKeptHistories play")
+var histories = flag.Uint64("edge.histories", 60, "how many histories TestHistories and TestKeptHistories play")
 
 // TestHistories: whatever the network does, afterwards every node has exactly what
 // callers were told.

@@ -15,7 +15,7 @@ import (
 // are told in messages that a link takes; what one node tells relieves the next; and what is
 // kept is enough when all are gone.
 func TestManyActors(t *testing.T) {
-	const many = 2500
+	const many = 1800
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(edgetest.Faults{}, 0)
 		s.most = 64 << 10
@@ -115,14 +115,14 @@ func TestNewsDuringAState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := edgetest.NewHub(edgetest.Faults{})
 		rate := LimiterConfig{Rate: limit.Rate{Count: 1_000_000, Per: time.Hour, Algorithm: limit.FixedWindow}}
-		a := limiter(t, open(t, Config{Actor: "a", Link: slowLink{hub.Link("a")}, MaxMessage: 200}), rate)
+		a := limiter(t, open(t, Config{Actor: "a", Link: slowLink{hub.Link("a")}, MaxMessage: 50}), rate)
 		other := open(t, Config{Actor: "b", Link: hub.Link("b")})
 		b := limiter(t, other, rate)
-		for i := range 30_000 {
+		for i := range 5000 {
 			take(t, a, fmt.Sprint("key ", i), 1)
 		}
 		time.Sleep(20 * time.Second)
-		for i := range int64(300) {
+		for i := range int64(150) {
 			if got := b.Count("hot", time.Now()); got < i-5 {
 				t.Fatalf("of %d in as many times 100 ms the other has heard of %d", i, got)
 			}

@@ -63,3 +63,18 @@ func TestSilenceRelievesNobody(t *testing.T) {
 		}
 	})
 }
+
+// TestReliefLeadsToEarlierNodes: of two nodes the earlier one relieves the other and is not relieved by it, or neither
+// would tell what both know; what was not kept relieves nobody.
+func TestReliefLeadsToEarlierNodes(t *testing.T) {
+	a, b := open(t, Config{Actor: "a"}), open(t, Config{Actor: "b"})
+	for _, c := range []struct {
+		by, of *Node
+		kept   bool
+		is     bool
+	}{{a, b, true, true}, {b, a, true, false}, {a, a, true, false}, {a, b, false, false}} {
+		if v := c.of.judging(&message{sender: c.by.me, kept: c.kept}); (v != nil) != c.is {
+			t.Errorf("a message of %s (kept: %t) can relieve %s: %t", c.by.me, c.kept, c.of.me, v != nil)
+		}
+	}
+}
