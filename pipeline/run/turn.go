@@ -2,6 +2,7 @@ package run
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -88,6 +89,7 @@ func (a *active) lookAtQueue() (*look, error) {
 	return t.last, err
 }
 
+// lookNow looks. What was found when the run had to stop meanwhile is half a look, and nobody's.
 func (a *active) lookNow() (*look, error) {
 	q, err := a.p.loadQueue(a.ctx, a.Pipeline)
 	if err != nil {
@@ -96,6 +98,9 @@ func (a *active) lookNow() (*look, error) {
 	l := &look{q: q}
 	if l.next, _, l.err = q.next(a.Definition, a.p.abandoned(a.ctx, a.view, q)); l.err == nil && l.next == "" {
 		l.lost = a.p.endLost(a.ctx, a.Pipeline, q)
+	}
+	if a.ctx.Err() != nil {
+		return nil, context.Cause(a.ctx)
 	}
 	return l, nil
 }

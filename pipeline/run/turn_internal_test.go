@@ -1,9 +1,12 @@
 package run
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-io/holdfast/pipeline"
 )
@@ -38,6 +41,38 @@ func TestLook_Shared(t *testing.T) {
 		if len(looks) != 1 || old.begun != 2 || len(c.turns) != 0 {
 			t.Errorf("%d looks, %d begun, %d names left", len(looks), old.begun, len(c.turns))
 		}
+	})
+}
+
+// A run that has to stop while it looks ends with the cause of that. What it has seen until then is not shared: the
+// others would take a run without a runner for one that has its turn.
+func TestLook_Stopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClocked(t)
+		c.run("p") // nobody runs it
+		v := c.run("p")
+		c.later.Store(int64(time.Minute))
+		stopped := errors.New("stopped")
+		ctx, stop := context.WithCancelCause(t.Context())
+		now := c.now
+		c.now = func() time.Time { stop(stopped); return now() } // asked for in the middle of a look
+		leave, err := c.turn(t.Context(), "p/look/1/")
+		c.ok(err)
+		var all sync.WaitGroup
+		all.Go(func() {
+			if l, err := (&active{p: c.Pipelines, view: v, ctx: ctx}).lookAtQueue(); !errors.Is(err, stopped) {
+				t.Errorf("the one that was stopped saw %+v, %v", l, err)
+			}
+		})
+		synctest.Wait() // it is the first to look
+		all.Go(func() {
+			if l, err := (&active{p: c.Pipelines, view: v, ctx: t.Context()}).lookAtQueue(); err != nil || l.next != v.ID {
+				t.Errorf("another saw %+v, %v", l, err)
+			}
+		})
+		synctest.Wait()
+		leave()
+		all.Wait()
 	})
 }
 
