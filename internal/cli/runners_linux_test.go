@@ -417,21 +417,28 @@ func (k *round) judge() {
 	k.free()
 }
 
-// free expects nothing to be held once the TTL of the one that was struck is over.
+// free expects nothing to be held once the TTL of the one that was struck is over: what is held ends within it.
 func (k *round) free() {
 	began := time.Now()
 	k.until("nothing is held", func() bool {
-		res, err := k.space.Inspect(k.t.Context(), "prod-"+k.ref.Pipeline)
-		_, leads := k.space.Election("holdfast/pipelines/" + k.ref.String()).Leader(k.t.Context())
-		return err == nil && len(res.Holders) == 0 && errors.Is(leads, holdfast.ErrNotFound)
+		var held []driver.Claim
+		for _, name := range []string{"prod-" + k.ref.Pipeline, "holdfast/pipelines/" + k.ref.String()} {
+			res, err := k.space.Inspect(k.t.Context(), name)
+			if err != nil {
+				return false
+			}
+			held = append(held, res.Holders...)
+		}
+		for _, h := range held {
+			if h.ExpiresIn > runnerTTL {
+				k.t.Errorf("%s: %s is held for another %s", k.what, h.Name, h.ExpiresIn)
+			}
+		}
+		return len(held) == 0
 	})
-	held := time.Since(began)
-	if held > runnerTTL+time.Second {
-		k.t.Errorf("%s: something was held for %s after the end", k.what, held)
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.most = max(k.most, held)
+	k.most = max(k.most, time.Since(began))
 }
 
 // proof tells what was seen, if nothing was wrong.
@@ -465,7 +472,7 @@ func TestRunners_EachStep(t *testing.T) {
 			}
 			return true
 		})
-		if int(missed.Load()) > len(steps)/2 { // else hardly any step was tried
+		if len(steps)-int(missed.Load()) < 2 { // the first step is among the calls that every run makes; how many follow depends on what looks find
 			a.t.Errorf("only %d of %d runners came to their step", len(steps)-int(missed.Load()), len(steps))
 		}
 		a.proof(fmt.Sprintf("at %d steps of %d calls, before and after each, %d of which it did not come to", len(steps), calls.Size(), missed.Load()))
