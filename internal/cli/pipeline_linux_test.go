@@ -29,7 +29,8 @@ func init() { played["phase-log"] = logged }
 // logged is a command of a phase, as a program: phase-log DIR MILLISECONDS. It writes that
 // it starts, and that it has ended, to a log that a fence guards, and that another command of the
 // run lives if one does. If its runner is struck while it works (the file cut says so), it goes on for a minute, or until
-// that runner goes on (awake): it is gone before the next starts only if it is ended.
+// that runner goes on (awake): it is gone before the next starts only if it is ended. Once a runner was struck, commands
+// work for a moment only.
 func logged() {
 	token, err := strconv.ParseUint(os.Getenv("HOLDFAST_RUNNER_TOKEN"), 10, 64)
 	if err != nil {
@@ -61,6 +62,9 @@ func logged() {
 	before := there("cut")
 	write(fmt.Sprintf("start %s %d", phase, os.Getpid()))
 	ms, _ := strconv.Atoi(os.Args[2])
+	if before {
+		ms = min(ms, 60)
+	}
 	<-time.After(time.Duration(ms) * time.Millisecond) // its work
 	for n := 0; !before && there("cut") && !there("awake") && n < 6000; n++ {
 		<-time.After(10 * time.Millisecond)
@@ -86,16 +90,18 @@ func readLog(dir string) []string {
 	return strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
-// logging writes the file of a pipeline with commands of a moment's length: one that may be
-// started again, and one that may not and holds a lock.
-func logging(t *testing.T, dir string, ms int) string {
+// logging writes the file of a pipeline with two commands, of which one works until it is ended: build, which may be
+// started again, or deploy, which may not and holds a lock.
+func logging(t *testing.T, dir, lasts string) string {
 	t.Helper()
 	file := filepath.Join(dir, "release.yaml")
+	ms := map[string]int{"build": 1, "deploy": 1}
+	ms[lasts] = 100_000
 	text := fmt.Sprintf(`pipeline: release
 phases:
   - {name: build, run: [phase-log, %[1]q, "%[2]d"], retries: 3}
-  - {name: deploy, run: [phase-log, %[1]q, "%[2]d"], holds: [lock: prod]}
-`, dir, ms)
+  - {name: deploy, run: [phase-log, %[1]q, "%[3]d"], holds: [lock: prod]}
+`, dir, ms["build"], ms["deploy"])
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -174,11 +180,13 @@ func resumed(t *testing.T, dir, url string) (asked bool) {
 // A runner is stopped while its command runs, and goes on later: its command is gone before
 // the next runner starts one, and what it would write is refused.
 func TestPipeline_Stopped(t *testing.T) {
+	t.Parallel()
 	for _, phase := range []string{"build", "deploy"} {
 		t.Run(phase, func(t *testing.T) {
+			t.Parallel() // it waits for the TTL
 			dir := t.TempDir()
 			url := "holdfast://" + backends.Node(t)
-			first := program(t, dir, "--url", url, "pipeline", "run", "--ttl", "4s", logging(t, dir, 2000))
+			first := program(t, dir, "--url", url, "pipeline", "run", "--ttl", "4s", logging(t, dir, phase))
 			var out, notes bytes.Buffer
 			first.Stdout, first.Stderr = &out, &notes
 			if err := first.Start(); err != nil {
@@ -390,7 +398,7 @@ func codeOf(t *testing.T, err error) int {
 func TestPipeline_Signal(t *testing.T) {
 	dir := t.TempDir()
 	url := "file://" + filepath.Join(dir, "space")
-	first := program(t, dir, "pipeline", "run", logging(t, dir, 100_000))
+	first := program(t, dir, "pipeline", "run", logging(t, dir, "build"))
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +425,7 @@ func TestPipeline_Left(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			dir := t.TempDir()
 			url := "file://" + filepath.Join(dir, "space")
-			first := program(t, dir, "pipeline", "run", logging(t, dir, 100_000))
+			first := program(t, dir, "pipeline", "run", logging(t, dir, "build"))
 			if err := first.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -468,6 +476,7 @@ func TestPipeline_Left(t *testing.T) {
 // A run in a queue says where it stands, and output without an end of its line is apart from
 // what follows.
 func TestPipeline_Says(t *testing.T) {
+	t.Parallel() // it waits for what comes to nothing
 	dir := t.TempDir()
 	url := "file://" + filepath.Join(dir, "space")
 	file := filepath.Join(dir, "one.yaml")
