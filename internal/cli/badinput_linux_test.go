@@ -85,14 +85,14 @@ func TestBadInput_Files(t *testing.T) {
 func TestBadInput_Facts(t *testing.T) {
 	dir := t.TempDir()
 	guards := func(when string) string { return "guards:\n  g:\n    when: " + when + "\n" }
-	explain := "guard explain --commands --timeout 500ms"
+	explain := "guard explain --commands"
 	evil := filepath.Join(dir, "evil")
 	bad(t, dir, "text that tries to become shell", guards("{custom_check: 'true; touch "+evil+"'}"), explain, 1, "has characters of a shell, and none reads it")
 	if _, err := os.Stat(evil); err == nil {
 		t.Error("a shell has read it")
 	}
-	bad(t, dir, "commands that never end", guards("{custom_check: sleep 600}"), explain, 1, "g: error", "did not end in time and was ended")
-	bad(t, dir, "or daemonize", guards("{custom_check: setsid --fork sleep 3}"), "guard explain --commands", 0, "g: passed")
+	bad(t, dir, "commands that never end", guards("{custom_check: sleep 600}"), explain+" --timeout 500ms", 1, "g: error", "did not end in time and was ended")
+	bad(t, dir, "or daemonize", guards("{custom_check: setsid --fork sleep 3}"), explain, 0, "g: passed")
 	bad(t, dir, "repositories missing", guards("{branch_exists: main}"), "guard explain", 1, "g: error", "not a git repository")
 	bad(t, dir, "repositories missing", guards("{branch_exists: main}"), "guard explain --dir gone", 1, "g: error", "no such file or directory")
 	if out, err := exec.Command("git", "init", "-q", "-b", "main", filepath.Join(dir, "repo")).CombinedOutput(); err != nil {

@@ -92,6 +92,7 @@ func TestGuard_JSON(t *testing.T) {
 // With --json, wait prints a line each time that what it waits for changes, the last one passed; an end without that is
 // an error for programs too.
 func TestGuard_WaitJSON(t *testing.T) {
+	t.Parallel() // it waits for what comes to nothing, and long enough to have looked
 	dir, url, s := guarded(t)
 	h, err := s.Mutex("main-branch", holdfast.Owner("ann")).Acquire(t.Context())
 	if err != nil {
@@ -103,13 +104,13 @@ func TestGuard_WaitJSON(t *testing.T) {
 			Exit          int `json:"exit_code"`
 		}
 	}
-	late := program(t, dir, "--url", url, "--json", "guard", "wait", "--wait", "3s", "g.yaml", "merge")
+	late := program(t, dir, "--url", url, "--json", "guard", "wait", "--wait", "10s", "g.yaml", "merge")
 	out, err := late.Output()
 	if d := readDecided(t, string(out)); d.Outcome != "failed" {
 		t.Errorf("it waits for %+v", d)
 	}
 	e, isExit := err.(*exec.ExitError)
-	if !isExit || e.ExitCode() != 124 || json.Unmarshal(e.Stderr, &said) != nil || said.Error.Exit != 124 || !strings.Contains(said.Error.Message, `guard "merge" is still blocked after 3s`) {
+	if !isExit || e.ExitCode() != 124 || json.Unmarshal(e.Stderr, &said) != nil || said.Error.Exit != 124 || !strings.Contains(said.Error.Message, `guard "merge" is still blocked after 10s`) {
 		t.Errorf("%v: %+v", err, said)
 	}
 	wait := program(t, dir, "--url", url, "--json", "guard", "wait", "g.yaml", "merge")
