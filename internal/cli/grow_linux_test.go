@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -16,14 +17,16 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// TestGrowAndShrink: a node founded alone becomes a group of three, then of five, every
-// node is replaced by another and restarted, and the group shrinks to three again, under
+var grown = flag.Int("cli.grown", 3, "to how many nodes TestGrowAndShrink grows")
+
+// TestGrowAndShrink: a node founded alone becomes a group, node by node, every
+// node is replaced by another and restarted, and the group shrinks again, under
 // load: no call fails, and what the clients saw is linearizable.
 func TestGrowAndShrink(t *testing.T) {
 	began := time.Now()
 	s := newSequence(t, 2) // of one node
 	hosts := slices.Clone(s.hosts)
-	for range 4 {
+	for range *grown - 1 {
 		hosts = append(hosts, services.Addr(t))
 	}
 	stop := s.loaded("holdfast://" + strings.Join(hosts, ","))
@@ -38,14 +41,14 @@ func TestGrowAndShrink(t *testing.T) {
 		s.nodes[i].start()
 		s.whole()
 	}
-	for range 2 {
+	for range *grown / 2 {
 		s.shrink()
 		s.whole()
 	}
 	failed, longest := stop()
 	s.judge()
-	t.Logf("proof: 1 to 3 to 5 to 3 nodes, each replaced and restarted: %d operations linearizable, %d failed, the longest took %s, in %s",
-		len(s.history), failed, longest.Round(time.Millisecond), time.Since(began).Round(time.Second))
+	t.Logf("proof: 1 to %d to %d nodes, each replaced and restarted: %d operations linearizable, %d failed, the longest took %s, in %s",
+		*grown, len(s.nodes), len(s.history), failed, longest.Round(time.Millisecond), time.Since(began).Round(time.Second))
 	if failed > 0 {
 		t.Errorf("%d calls failed", failed)
 	}

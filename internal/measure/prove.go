@@ -51,7 +51,7 @@ var proofs = []proof{
 	{"The links of commands under a lock cut at random moments", "./internal/cli -run TestCuts -cli.cuts=200"},
 	{"Random sequences of operator commands on real processes, under load", "./internal/cli -run TestSequences$ -cli.sequences=200 -cli.steps=4"},
 	{"Three nodes under faults, and clients by Go, gRPC and REST", "./internal/cli -run TestFaults -cli.faults=500 -cli.operations=1000000"},
-	{"From one node to three, to five and back, each replaced, under load", "./internal/cli -run TestGrowAndShrink"},
+	{"From one node to three, to five and back, each replaced, under load", "./internal/cli -run TestGrowAndShrink -cli.grown=5"},
 	{"Nodes of three wiped under load", "./internal/cli -run TestWiped -cli.wipes=100"},
 	{"Runners of pipelines killed and stopped at each step and at random moments", "./internal/cli -run TestRunners -cli.every=1 -cli.moments=100"},
 	{"A thousand blocked pipelines", "./pipeline/run -run TestIdle -run.blocked=1000 -run.idle=60s"},
