@@ -3,6 +3,7 @@ package redishold_test
 import (
 	"context"
 	"crypto/rand"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -70,6 +71,11 @@ func raw(t testing.TB, url string) driver.Driver {
 	}
 	t.Cleanup(func() { _ = d.Close(t.Context()) })
 	return d
+}
+
+// keep has a hold last as long as the test: one that nobody can reach is given back.
+func keep(t testing.TB, h *holdfast.Hold) {
+	t.Cleanup(func() { runtime.KeepAlive(h) })
 }
 
 // unique is a name that no other test uses.

@@ -116,9 +116,11 @@ func TestDeadReaderLeaves(t *testing.T) {
 	server := services.SharedRedis(t)
 	link, name := services.Proxy(t, server.Addr()), unique(t)
 	dying, living := open(t, link.URL(server.URL())), open(t, server.URL())
-	if _, err := dying.RWMutex(name, holdfast.TTL(time.Second)).Reader().Acquire(t.Context()); err != nil {
+	dead, err := dying.RWMutex(name, holdfast.TTL(time.Second)).Reader().Acquire(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	keep(t, dead)
 	hold, err := living.RWMutex(name).Reader().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -141,9 +143,11 @@ func TestExpiredTicketIsFree(t *testing.T) {
 	server := services.SharedRedis(t)
 	link, name := services.Proxy(t, server.Addr()), unique(t)
 	dying, living := open(t, link.URL(server.URL())), open(t, server.URL())
-	if _, err := dying.Semaphore(name, 3, holdfast.TTL(time.Second)).Acquire(t.Context(), 2); err != nil {
+	dead, err := dying.Semaphore(name, 3, holdfast.TTL(time.Second)).Acquire(t.Context(), 2)
+	if err != nil {
 		t.Fatal(err)
 	}
+	keep(t, dead)
 	link.Cut()
 	defer link.Heal()
 	eventually(t, "an expired ticket is counted", func() bool {

@@ -69,9 +69,7 @@ func TestRedLockEviction(t *testing.T) {
 func TestNoKeyExpires(t *testing.T) {
 	server := services.Redis(t)
 	s, rc := open(t, server.URL()), admin(t, server.URL())
-	if _, err := s.Mutex("m").Acquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	acquire(t, s, "m")
 	if err := errors.Join(s.Counter("deleted").Store(t.Context(), 1), s.Counter("deleted").Delete(t.Context())); err != nil {
 		t.Fatal(err)
 	}

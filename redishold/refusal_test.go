@@ -55,9 +55,11 @@ func TestRefusedRevoke(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := space.Mutex(name, holdfast.Under(s)).Acquire(t.Context()); err != nil {
+			h, err := space.Mutex(name, holdfast.Under(s)).Acquire(t.Context())
+			if err != nil {
 				t.Fatal(err)
 			}
+			keep(t, h)
 			p.Arm(1, fault)
 			if err := s.Revoke(); err == nil {
 				t.Error("a session was revoked that the server did not hear of")
@@ -110,9 +112,7 @@ func TestUndoRefused(t *testing.T) {
 	server := services.SharedRedis(t)
 	p, name := kthtrip.NewPath(t, commands, server.URL(), server.Addr()), unique(t)
 	s, other := open(t, p.URL()), open(t, server.URL())
-	if _, err := other.Mutex(name + "b").Acquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	acquire(t, other, name+"b")
 	for k := 1; k < 10; k++ {
 		h, err := s.Mutex(name + "warm").Acquire(t.Context())
 		if err != nil || h.Release() != nil {

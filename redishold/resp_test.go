@@ -62,14 +62,15 @@ func resp(c *kthtrip.Conn) (requests, replies func()) {
 }
 
 // commands is resp for what calls ask alone: a connection that the client opens beside
-// them, at a time of its own, counts as no round trip.
+// them, and that it has heard answers, each at a time of its own, count as no round trip.
 func commands(c *kthtrip.Conn) (requests, replies func()) {
-	r := &respConn{Conn: c, counts: func(request []byte) bool { return !opening.Match(request) }}
+	r := &respConn{Conn: c, counts: func(request []byte) bool { return !beside.Match(request) }}
 	return r.requests, r.replies
 }
 
-// opening matches what is asked over a connection before calls use it.
-var opening = regexp.MustCompile(`^\*\d+\r\n\$\d+\r\n(HELLO|CLIENT|CLUSTER|PING|SUBSCRIBE)\r\n`)
+// beside matches what is asked over a connection before calls use it, and what the client tells
+// of answers.
+var beside = regexp.MustCompile(`^\*\d+\r\n\$\d+\r\n(HELLO|CLIENT|CLUSTER|PING|SUBSCRIBE|HDEL)\r\n`)
 
 // respConn is one connection of a client of Redis.
 type respConn struct {

@@ -11,12 +11,14 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
+// acquire takes a mutex, which is held until the test ends or gives it back.
 func acquire(t *testing.T, s *holdfast.Space, name string) *holdfast.Hold {
 	t.Helper()
 	h, err := s.Mutex(name).TryAcquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	keep(t, h)
 	return h
 }
 

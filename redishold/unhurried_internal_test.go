@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -21,9 +22,10 @@ import (
 type farServer struct {
 	dials atomic.Int32
 	near  chan struct{}
-	heard atomic.Int32 // commands but those that begin a connection
-	mute  atomic.Bool  // it answers nothing
-	conns atomic.Int32 // that are open
+	heard atomic.Int32  // commands but those that begin a connection
+	mute  atomic.Bool   // it answers nothing
+	conns atomic.Int32  // that are open
+	late  time.Duration // how long it takes to hear of a script
 }
 
 func (s *farServer) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -64,6 +66,9 @@ func (s *farServer) serve(c net.Conn) {
 		case "SHUTDOWN":
 			return
 		case "CLIENT":
+		case "EVALSHA":
+			time.Sleep(s.late)
+			s.heard.Add(1)
 		default:
 			s.heard.Add(1)
 		}
