@@ -16,7 +16,7 @@ import (
 // leasedRate and leasedFor are the load of Limiter/Leased.
 var leasedRate = limit.Rate{Count: 200, Per: time.Second, Burst: 200}
 
-const leasedFor = 5 * time.Second
+const leasedFor = 3 * time.Second
 
 // span is when a call was made and when it returned: it was decided in between.
 type span struct{ from, to time.Time }
