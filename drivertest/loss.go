@@ -130,7 +130,7 @@ func lossIsForEver(ctx context.Context, e *Env) {
 }
 
 func lossTakesAllOfTheSession(ctx context.Context, e *Env) {
-	other := must(e.Client().Mutex("other", e.short()).Acquire(ctx))
+	other := e.take(e.Client().Mutex("other", e.short()).Acquire(ctx))
 	root := e.Root()
 	s := root.Sub(e.Prefix())
 	m, n := must(s.Mutex("m", e.short()).Acquire(ctx)), must(s.Mutex("n", e.short()).Acquire(ctx))
@@ -188,7 +188,7 @@ func maxHoldEndsTheLiving(ctx context.Context, e *Env) {
 	h := must(a.Mutex("m", holdfast.MaxHold(e.moment())).Acquire(ctx))
 	at, ok := h.Deadline()
 	want(ok && driver.Until(at) <= e.moment(), "the deadline of a hold for %s is %s away", e.moment(), driver.Until(at))
-	next := must(b.Mutex("m").Acquire(ctx))
+	next := e.take(b.Mutex("m").Acquire(ctx))
 	ends(ctx, h.Done(), "a hold past its MaxHold")
 	refused(h.Err(), holdfast.ErrLost, "Err past MaxHold")
 	want(next.Token() > h.Token(), "the next token is %d, the lost one was %d", next.Token(), h.Token())

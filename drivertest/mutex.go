@@ -141,7 +141,7 @@ func heldBy(err error) holdfast.Claim {
 
 func mutexTryTellsHolder(ctx context.Context, e *Env) {
 	a, b := e.Client(holdfast.Owner("the first"), holdfast.Meta("job=7")), e.Client(holdfast.Owner("the second"))
-	h := must(a.Mutex("m").Acquire(ctx))
+	h := e.take(a.Mutex("m").Acquire(ctx))
 	c := heldBy(second(b.Mutex("m").TryAcquire(ctx)))
 	want(c.Owner == "the first", "the holder's owner is told as %q", c.Owner)
 	want(c.Meta == "job=7", "the holder's metadata is told as %q", c.Meta)
