@@ -311,32 +311,21 @@ func TestWait_Ends(t *testing.T) {
 // A source that does not answer is an error of its leaf, in time; the others decide
 // without it.
 func TestGather_Timeout(t *testing.T) {
-	facts := guardtest.New()
-	slow := guard.Input{Source: guard.SourceCommand, Name: "slow"}
-	facts.Slow(slow, true)
-	facts.Set(guard.Input{Source: guard.SourceFile, Name: "f"}, guard.Fact{})
-	g := gather.New(gather.Config{Sources: facts.Sources(), Timeout: 50 * time.Millisecond})
-	c := guard.Any(guard.CustomCheck("slow", ""), guard.FileExists("f"))
-	if r := soon(t, g, &c); r.Outcome != guard.Error || r.Reasons[0].Outcome != guard.Error || r.Reasons[1].Outcome != guard.Failed {
-		t.Errorf("%+v", r)
-	}
-	stuck := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: stuckSource{t}}, Timeout: 50 * time.Millisecond})
-	if r := soon(t, stuck, &guard.Condition{Kind: guard.KindCustomCheck, Name: "x"}); r.Outcome != guard.Error || !strings.Contains(r.Reasons[0].Got, "no answer within 50ms") {
-		t.Errorf("%+v", r)
-	}
-}
-
-// soon evaluates, and fails if that does not end.
-func soon(t *testing.T, g *gather.Gatherer, c *guard.Condition) (r guard.Result) {
-	t.Helper()
-	done := make(chan guard.Result, 1)
-	go func() { done <- g.Evaluate(t.Context(), c) }()
-	select {
-	case r = <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
-	}
-	return r
+	synctest.Test(t, func(t *testing.T) {
+		facts := guardtest.New()
+		slow := guard.Input{Source: guard.SourceCommand, Name: "slow"}
+		facts.Slow(slow, true)
+		facts.Set(guard.Input{Source: guard.SourceFile, Name: "f"}, guard.Fact{})
+		g := gather.New(gather.Config{Sources: facts.Sources(), Timeout: 50 * time.Millisecond})
+		c := guard.Any(guard.CustomCheck("slow", ""), guard.FileExists("f"))
+		if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Error || r.Reasons[0].Outcome != guard.Error || r.Reasons[1].Outcome != guard.Failed {
+			t.Errorf("%+v", r)
+		}
+		stuck := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: stuckSource{t}}, Timeout: 50 * time.Millisecond})
+		if r := stuck.Evaluate(t.Context(), &guard.Condition{Kind: guard.KindCustomCheck, Name: "x"}); r.Outcome != guard.Error || !strings.Contains(r.Reasons[0].Got, "no answer within 50ms") {
+			t.Errorf("%+v", r)
+		}
+	})
 }
 
 // stuckSource does not obey its context.

@@ -193,7 +193,7 @@ func TestCommands_Leaves(t *testing.T) {
 	}
 	pid := strings.TrimSpace(string(must[[]byte](t)(os.ReadFile(file))))
 	gone := guard.Not(guard.SessionAlive("pid:" + pid))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	_, err := gather.New(gather.Config{Sessions: &gather.Sessions{Every: 10 * time.Millisecond}}).Wait(ctx, &gone, gather.WaitOptions{})
 	ok(t, err)
