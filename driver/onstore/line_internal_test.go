@@ -116,13 +116,13 @@ func (m *lineModel) first(p *queueEntry) *queueEntry {
 // TestLongLine: waiters that leave a long line, the last first, do not each look at all before them: they would take
 // minutes.
 func TestLongLine(t *testing.T) {
-	l, all := &Line{}, make([]*queueEntry, 600_000)
+	l, all := &Line{}, make([]queueEntry, 600_000)
+	all[0].head = make(chan struct{}) // no other comes first
 	for i := range all {
-		all[i] = &queueEntry{head: make(chan struct{})}
-		l.join("n", all[i])
+		l.join("n", &all[i])
 	}
 	for end := time.Now().Add(40 * time.Second); len(all) > 0; all = all[:len(all)-1] {
-		if l.part("n", all[len(all)-1]); time.Now().After(end) {
+		if l.part("n", &all[len(all)-1]); time.Now().After(end) {
 			t.Fatalf("40 seconds, and %d are left", len(all))
 		}
 	}
