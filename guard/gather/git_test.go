@@ -266,7 +266,7 @@ func TestGit_Huge(t *testing.T) {
 	r.on("open")
 	var b strings.Builder
 	hash := r.git("rev-parse", "main")
-	for i := range 20000 {
+	for i := range 4000 {
 		b.WriteString("create refs/heads/many/" + strings.Repeat("x", i%50) + "/" + time.Duration(i).String() + " " + hash + "\n")
 	}
 	cmd := exec.Command("git", "update-ref", "--stdin")

@@ -209,14 +209,16 @@ func TestCommands_Environment(t *testing.T) {
 	}
 }
 
-// Commands that hang keep no other from being run: it is decided without them.
+// Commands that hang keep no other from being run. These hang until it was, so that the test need not wait for their end.
 func TestCommands_ManyHang(t *testing.T) {
-	g := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: &gather.Commands{}}, Timeout: 5 * time.Second})
+	ran := filepath.Join(t.TempDir(), "ran")
+	commands := &gather.Commands{Shell: true, Timeout: time.Minute}
+	g := gather.New(gather.Config{Sources: map[guard.Source]gather.Source{guard.SourceCommand: commands}, Timeout: time.Minute})
 	var all []guard.Condition
 	for i := range 20 {
-		all = append(all, guard.CustomCheck(fmt.Sprintf("sleep 100.%d", i), ""))
+		all = append(all, guard.CustomCheck(fmt.Sprintf("until test -e %s; do sleep 0.2; done; test %d = -1", ran, i), ""))
 	}
-	c := guard.Any(append(all, guard.CustomCheck("true", ""))...)
+	c := guard.Any(append(all, guard.CustomCheck("touch "+ran, ""))...)
 	if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Passed {
 		t.Error(r)
 	}
