@@ -3,8 +3,10 @@ package remote
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -48,6 +50,22 @@ func TestCall_GoesOnElsewhere(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call that ends while only nodes that stop have answered says so, and not that its Space is closed.
+func TestCall_NodeStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{link: &serverLink{cancel: func() {}}}
+		e.ctx, e.close = context.WithCancel(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := e.call(ctx, func(context.Context, *grpc.ClientConn) error {
+			return wire.Status(driver.Errorf("read", "", driver.ErrClosed, "the node has stopped")).Err()
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrClosed) || !strings.Contains(err.Error(), "the node has stopped") {
+			t.Errorf("a read of a node that has stopped: %v", err)
+		}
+	})
 }
 
 // A link over which nothing is answered is left.

@@ -500,7 +500,7 @@ func (e *engine) callFor(ctx context.Context, most time.Duration, f func(ctx con
 			return err
 		}
 		done := e.pingLate(l)
-		err = wire.Error(f(ctx, l.conn))
+		err = answered(f(ctx, l.conn))
 		done()
 		if ctx.Err() != nil || err != nil && e.ctx.Err() != nil {
 			return e.stopped(ctx, driver.Unknown, err)
@@ -526,10 +526,23 @@ func (e *engine) callFor(ctx context.Context, most time.Duration, f func(ctx con
 	}
 }
 
-// elsewhere: another node, or the same later, may have an answer. One that is closed has
-// stopped and is yet to be left; canceled is a call over a link that was given up.
+// answered is what a node has answered. One that stops says that it is closed: to a Space, which is not, and asks the
+// next, it is unavailable.
+func answered(err error) error {
+	e, ok := errors.AsType[*driver.Error](wire.Error(err))
+	if !ok {
+		return nil
+	}
+	if e.Kind == driver.ErrClosed {
+		e.Kind = driver.ErrUnavailable
+	}
+	return e
+}
+
+// elsewhere: another node, or the same later, may have an answer. Canceled is a call over a link
+// that was given up.
 func elsewhere(err error) bool {
-	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrClosed) || errors.Is(err, context.Canceled)
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled)
 }
 
 // busyFor is when an overloaded node wants to be asked again; 0: it is not that.
