@@ -171,8 +171,9 @@ func TestLeases(t *testing.T) {
 }
 
 // A lease that nobody keeps alive ends, and what waits behind it goes on.
-func TestLeaseExpires(t *testing.T) {
-	r := serve(t)
+func TestLeaseExpires(t *testing.T) { inBubble(t, leaseExpires) }
+
+func leaseExpires(t *testing.T, r *rig) {
 	l := r.locks()
 	a := must[*pb.LockResponse](t)(l.Lock(r.ctx, &pb.LockRequest{Name: "x", TtlMs: 1000}))
 	b := must[*pb.LockResponse](t)(l.Lock(r.ctx, &pb.LockRequest{Name: "x"}))
@@ -182,20 +183,21 @@ func TestLeaseExpires(t *testing.T) {
 }
 
 // The lease of a call that waits is renewed by the node, however long it takes.
-func TestNodeRenewsWhileACallWaits(t *testing.T) {
-	r := serve(t)
+func TestNodeRenewsWhileACallWaits(t *testing.T) { inBubble(t, renewsWhileACallWaits) }
+
+func renewsWhileACallWaits(t *testing.T, r *rig) {
 	l := r.locks()
 	a := must[*pb.LockResponse](t)(l.Lock(r.ctx, &pb.LockRequest{Name: "x"}))
 	got := make(chan *pb.LockResponse, 1)
 	go func() {
-		b, err := l.Lock(r.ctx, &pb.LockRequest{Name: "x", TtlMs: 6000}) // a busy machine renews it in time
+		b, err := l.Lock(r.ctx, &pb.LockRequest{Name: "x", TtlMs: 6000})
 		if err != nil {
 			t.Error(err)
 		}
 		got <- b
 	}()
 	last := r.waiters("x", 1).Waiters[0]
-	for renewed := 0; renewed < 2; { // its time grows again
+	for renewed := 0; renewed < 2; time.Sleep(10 * time.Millisecond) { // its time grows again
 		w := r.waiters("x", 1).Waiters[0]
 		if string(w.Session) != string(last.Session) {
 			t.Fatal("another waits")

@@ -19,8 +19,8 @@ func num(v any) int64 {
 
 func TestRESTLocks(t *testing.T) {
 	r := serve(t)
-	a := r.want(200, "POST", "/v1/locks/jobs/nightly:acquire", `{"holder_id":"w1","ttl_ms":5000,"timeout_ms":0}`)
-	if num(a["token"]) == 0 || a["name"] != "jobs/nightly" || num(a["ttl_ms"]) > 5000 || num(a["ttl_ms"]) < 4000 {
+	a := r.want(200, "POST", "/v1/locks/jobs/nightly:acquire", `{"holder_id":"w1","ttl_ms":30000,"timeout_ms":0}`)
+	if num(a["token"]) == 0 || a["name"] != "jobs/nightly" || num(a["ttl_ms"]) > 30000 || num(a["ttl_ms"]) < 20000 {
 		t.Fatalf("got %v", a)
 	}
 	b := r.want(409, "POST", "/v1/locks/jobs/nightly:acquire", `{"holder_id":"w2","timeout_ms":0}`)
@@ -32,7 +32,7 @@ func TestRESTLocks(t *testing.T) {
 		t.Errorf("after a wait refused with %v", c)
 	}
 	token := fmt.Sprintf(`{"token":%d}`, num(a["token"]))
-	if n := r.want(200, "POST", "/v1/locks/jobs/nightly:renew", fmt.Sprintf(`{"token":%d,"ttl_ms":60000}`, num(a["token"]))); num(n["ttl_ms"]) < 50_000 {
+	if n := r.want(200, "POST", "/v1/locks/jobs/nightly:renew", fmt.Sprintf(`{"token":%d,"ttl_ms":120000}`, num(a["token"]))); num(n["ttl_ms"]) < 100_000 {
 		t.Errorf("renewed %v", n)
 	}
 	s := r.want(200, "GET", "/v1/locks/jobs/nightly", "")
@@ -122,10 +122,10 @@ func TestRESTOthers(t *testing.T) {
 	}
 	r.want(404, "GET", "/v1/kv/app/a", "")
 
-	o := r.want(200, "POST", "/v1/leases/:open", `{"ttl_ms":5000}`)
+	o := r.want(200, "POST", "/v1/leases/:open", `{"ttl_ms":30000}`)
 	id := num(o["lease_id"])
 	r.want(200, "POST", "/v1/locks/x:acquire", fmt.Sprintf(`{"lease_id":%d}`, id))
-	r.want(200, "POST", fmt.Sprintf("/v1/leases/%d:keep", id), `{"ttl_ms":9000}`)
+	r.want(200, "POST", fmt.Sprintf("/v1/leases/%d:keep", id), `{"ttl_ms":60000}`)
 	r.want(200, "DELETE", fmt.Sprintf("/v1/leases/%d", id), "")
 	r.want(404, "DELETE", fmt.Sprintf("/v1/leases/%d", id), "")
 	r.holders("x", 0)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/node/api"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
@@ -58,16 +60,40 @@ func serve(t *testing.T) *rig { return serveWith(t, api.Config{}) }
 
 func serveWith(t *testing.T, cfg api.Config) *rig {
 	t.Helper()
+	return serveNode(t, lone(t), cfg).begun()
+}
+
+// inBubble runs a test of a node, on its own directory, in fake time: a busy machine takes nothing of a TTL.
+func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		wires := &host.Pipes{}
+		ln, err := wires.Listen("127.0.0.1:7420")
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, serveOver(t, wires.Dial, ln, lone(t), api.Config{}).begun())
+	})
+}
+
+// lone is a node on its own directory.
+func lone(t *testing.T) *server.Server {
+	t.Helper()
 	node, err := server.New(server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { node.Close() })
-	r := serveNode(t, node, cfg)
-	for ; ; news(node) {
-		st, err := node.Status(r.ctx)
+	return node
+}
+
+// begun waits until the node of a rig serves.
+func (r *rig) begun() *rig {
+	r.t.Helper()
+	for ; ; news(r.node) {
+		st, err := r.node.Status(r.ctx)
 		if err != nil {
-			t.Fatal(err)
+			r.t.Fatal(err)
 		}
 		if r.revision = st.Revision; st.Serving && st.Revision != 0 {
 			return r
@@ -92,10 +118,20 @@ func serveNode(t *testing.T, node *server.Server, cfg api.Config) *rig {
 
 func serveOn(t *testing.T, ln net.Listener, node *server.Server, cfg api.Config) *rig {
 	t.Helper()
+	return serveOver(t, func(ctx context.Context, addr string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}, ln, node, cfg)
+}
+
+// serveOver is serveOn with the network of the clients.
+func serveOver(t *testing.T, dial func(ctx context.Context, addr string) (net.Conn, error), ln net.Listener, node *server.Server, cfg api.Config) *rig {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- api.Serve(ctx, ln, api.New(node), cfg) }()
-	r := &rig{t: t, node: node, addr: ln.Addr().String(), web: &http.Client{Transport: &http.Transport{}}}
+	r := &rig{t: t, node: node, addr: ln.Addr().String(), web: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) },
+	}}}
 	stopped := false
 	r.stop = func() {
 		if stopped {
@@ -108,7 +144,7 @@ func serveOn(t *testing.T, ln net.Listener, node *server.Server, cfg api.Config)
 		}
 	}
 	var err error
-	r.conn, err = grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	r.conn, err = grpc.NewClient(r.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial))
 	if err != nil {
 		t.Fatal(err)
 	}
