@@ -22,13 +22,14 @@ func run(check func(ctx context.Context, e *Env)) func(context.Context, *Env) er
 }
 
 // timed is run for checks in which sessions of the shortest TTL have to live
-// for a while. When the program itself was held up for a good part of it, what
-// was seen says nothing about the backend, and the check is made anew. So it is
-// when the backend asks to come again later, since it was too slow for the TTL.
+// for a while. When the program itself, or the process of the backend, was held up for a
+// good part of it, what was seen says nothing about the backend, and the check is made
+// anew. So it is when the backend asks to come again later, since it was too slow for the
+// TTL.
 func timed(check func(ctx context.Context, e *Env)) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
 		for {
-			heldUp := pauses(max(e.TTL, time.Second) / 4)
+			heldUp := pauses(max(e.TTL, time.Second)/4, func(ctx context.Context) { _ = e.probe.Ping(ctx) })
 			err := caught(func() { check(ctx, e) })
 			if again := heldUp() || holdfast.RetryAfter(err) > 0 || errors.Is(err, errLate); err == nil || !again || ctx.Err() != nil {
 				return err
@@ -48,23 +49,25 @@ func inTime(h *holdfast.Hold) {
 
 var errLate = errors.New("the machine was too slow for the TTL of the case")
 
-// pauses looks for pauses of the program; the function returned ends that and
-// reports whether they lasted longer than d together, within four times d: a
-// session of that TTL ends by several short ones as well as by one.
-func pauses(d time.Duration) (ended func() bool) {
+// pauses looks for pauses of the program, and of the backend, which ask asks now and then; the
+// function returned ends that and reports whether they lasted longer than d together, within
+// four times d: a session of that TTL ends by several short ones as well as by one.
+func pauses(d time.Duration, ask func(context.Context)) (ended func() bool) {
 	var (
-		stop   = make(chan struct{})
-		all    sync.WaitGroup
-		late   = lateness{every: d / 5}
-		paused bool
+		ctx, stop = context.WithCancel(context.Background())
+		all       sync.WaitGroup
+		late      = lateness{every: d / 5}
+		paused    bool
 	)
 	all.Go(func() {
 		tick := time.NewTicker(late.every)
 		defer tick.Stop()
-		for last, going := time.Now(), true; going; {
+		for last, n := time.Now(), 0; ctx.Err() == nil; n++ {
+			if n%5 == 0 {
+				ask(ctx)
+			}
 			select {
-			case <-stop:
-				going = false
+			case <-ctx.Done():
 			case <-tick.C:
 			}
 			now := time.Now()
@@ -73,7 +76,7 @@ func pauses(d time.Duration) (ended func() bool) {
 		}
 	})
 	return func() bool {
-		close(stop)
+		stop()
 		all.Wait()
 		return paused
 	}

@@ -136,6 +136,7 @@ func Run(t *testing.T, h Harness) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.end)
 	room := make(chan struct{}, s.Parallel)
 	for _, c := range s.cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -162,6 +163,7 @@ func Check(ctx context.Context, h Harness, report func(c Case, err error, took t
 	if err != nil {
 		return err
 	}
+	defer s.end()
 	var (
 		mu     sync.Mutex
 		failed []error
@@ -192,8 +194,9 @@ func Check(ctx context.Context, h Harness, report func(c Case, err error, took t
 // suite is a Harness with its open questions answered.
 type suite struct {
 	Harness
-	info driver.Info
-	run0 string // what all names of this run begin with
+	probe *holdfast.Space // sees when the backend is held up
+	info  driver.Info
+	run0  string // what all names of this run begin with
 }
 
 func newSuite(ctx context.Context, h Harness) (*suite, error) {
@@ -201,8 +204,7 @@ func newSuite(ctx context.Context, h Harness) (*suite, error) {
 	if err != nil {
 		return nil, fmt.Errorf("drivertest: the backend does not open: %w", err)
 	}
-	defer probe.Close()
-	s := &suite{Harness: h, info: probe.Info(), run0: "drivertest/" + rand.Text()[:8] + "/"}
+	s := &suite{Harness: h, probe: probe, info: probe.Info(), run0: "drivertest/" + rand.Text()[:8] + "/"}
 	if s.Timeout == 0 {
 		s.Timeout = time.Minute
 	}
@@ -213,6 +215,15 @@ func newSuite(ctx context.Context, h Harness) (*suite, error) {
 		s.Parallel = 16
 	}
 	return s, nil
+}
+
+// end closes the probe, and gives up on a backend that hangs, which the cases have told.
+func (s *suite) end() {
+	closed := later(func() (struct{}, error) { return struct{}{}, s.probe.Close() })
+	select {
+	case <-closed.ended:
+	case <-time.After(grace):
+	}
 }
 
 // leastTTL is the shortest TTL that the backend takes, to a second. Its Info cannot know of

@@ -392,7 +392,7 @@ func planted(t *testing.T) map[string]bool {
 // that can hide a fault of timing.
 func chances(ctx context.Context, h drivertest.Harness) (err error) {
 	for i := 0; i < 3 && err == nil; {
-		heldUp := drivertest.Pauses(time.Second / 4)
+		heldUp := drivertest.Pauses(time.Second/4, func(context.Context) {})
 		err = drivertest.Check(ctx, h, ignore)
 		if !heldUp() {
 			i++

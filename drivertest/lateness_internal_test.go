@@ -1,7 +1,9 @@
 package drivertest
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -32,5 +34,24 @@ func TestLateness(t *testing.T) {
 		if held := most > limit; held != c.held {
 			t.Errorf("%s: %s late at most; held up: %v", c.name, most, held)
 		}
+	}
+}
+
+// TestPausesOfTheBackend: a backend that answers late is held up, and so is one that does not
+// answer at all before the case ends.
+func TestPausesOfTheBackend(t *testing.T) {
+	for after, held := range map[time.Duration]bool{10 * time.Millisecond: false, 400 * time.Millisecond: true, time.Hour: true} {
+		synctest.Test(t, func(t *testing.T) {
+			heldUp := pauses(250*time.Millisecond, func(ctx context.Context) {
+				select {
+				case <-time.After(after):
+				case <-ctx.Done():
+				}
+			})
+			time.Sleep(time.Second)
+			if got := heldUp(); got != held {
+				t.Errorf("answers after %s: held up: %v", after, got)
+			}
+		})
 	}
 }
