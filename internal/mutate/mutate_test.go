@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 const sample = `package p
@@ -156,7 +155,6 @@ func Hang() bool { select {} }
 		want[tt.new] = line{tt.verdict, "", tt.note}
 	}
 	got := map[string]line{}
-	j.spare = time.Second
 	if err := j.judge(t.Context(), batch, func(m mutant, l line) error { got[m.name] = l; return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds what should happen soon.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // link connects two conns.
 func link(network string) (here, there *conn, err error) {
