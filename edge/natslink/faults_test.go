@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -27,11 +29,13 @@ import (
 // TestCut: a node that was cut off for some seconds knows all soon after, also if its
 // connection broke.
 func TestCut(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, harm := range map[string]func(*services.Link){
 		"cut":    func(l *services.Link) { l.Cut() },
 		"broken": func(l *services.Link) { l.Cut(); l.Break() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := services.SharedNATS(t)
 			path := services.Proxy(t, server.Addr())
 			rare := fast
@@ -59,8 +63,10 @@ func TestCut(t *testing.T) {
 // TestServerKilled: without a server nodes count on; when it is back, with its stream or
 // without, they agree.
 func TestServerKilled(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, memory := range map[string]bool{"file": false, "memory": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := services.NATS(t)
 			var nodes []*edge.Node
 			for _, name := range []string{"a", "b", "c"} {
@@ -103,6 +109,40 @@ func TestServerComesLater(t *testing.T) {
 	eventually(t, func() bool { return l.Err() == nil }, func() string { return fmt.Sprintf("with a server: %v", l.Err()) })
 }
 
+// TestSilentServer: a server that accepts connections and answers no request is as one that cannot be reached: a node
+// starts and counts, and the link tells what is wrong.
+func TestSilentServer(t *testing.T) {
+	t.Parallel()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		for c, err := server.Accept(); err == nil; c, err = server.Accept() {
+			go greet(c)
+		}
+	}()
+	l := link(t, "nats://"+server.Addr().String(), nil)
+	if err := l.Err(); err == nil || !strings.Contains(err.Error(), "no answer from NATS") {
+		t.Errorf("the link tells %v", err)
+	}
+	a := node(t, "a", l)
+	counter(t, a, "x").Add(3)
+	agree(t, 3, a)
+}
+
+// greet says what a server of NATS says to a client that connects, and answers its pings alone.
+func greet(c net.Conn) {
+	defer c.Close()
+	io.WriteString(c, "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"headers\":true,\"max_payload\":1048576}\r\n")
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		if lines.Text() == "PING" {
+			io.WriteString(c, "PONG\r\n")
+		}
+	}
+}
+
 // TestPurged: a stream that was purged or deleted is filled by the nodes that run, also
 // with what those counted that are gone.
 func TestPurged(t *testing.T) {
@@ -135,6 +175,7 @@ func TestPurged(t *testing.T) {
 // TestKilledNode: a process that is killed and starts again under its name: the counts
 // are what callers were told, less at most what was counted since the last message.
 func TestKilledNode(t *testing.T) {
+	t.Parallel()
 	url := services.SharedNATS(t).URL()
 	witness := node(t, "witness", link(t, url, nil))
 	var told, sent uint64

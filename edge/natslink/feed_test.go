@@ -95,6 +95,7 @@ func TestFeedOfMany(t *testing.T) {
 // TestWindowsAreForgotten: of nodes that are gone the stream forgets windows soon, and
 // counters not.
 func TestWindowsAreForgotten(t *testing.T) {
+	t.Parallel() // it mostly waits
 	url := services.SharedNATS(t).URL()
 	for i := range 3 {
 		n := node(t, fmt.Sprint(i), link(t, url, nil))

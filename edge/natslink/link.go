@@ -37,7 +37,7 @@ type Link struct {
 var _ edge.Keeper = (*Link)(nil)
 
 // Open connects to the server of a URL, nats://host:port. A server that cannot be
-// reached is no error: the link works as soon as it can. What the server refuses is:
+// reached, or does not answer, is no error: the link works as soon as it can. What the server refuses is:
 // the user, a right, the stream.
 func Open(ctx context.Context, rawURL string, o *Options) (*Link, error) {
 	u, err := url.Parse(rawURL)
@@ -85,15 +85,20 @@ func newLink(o Options) *Link {
 	return &Link{opts: o, again: make(chan struct{}, 1), missed: func() {}}
 }
 
-// begin looks whether the server lets the link do what it has to, if there is one.
+// begin looks whether the server lets the link do what it has to, if there is one. One that does not answer
+// is as one that cannot be reached.
 func (l *Link) begin(ctx context.Context) (err error) {
 	if l.js, err = l.conn.JetStream(); err != nil || !l.conn.IsConnected() {
 		return err
 	}
-	if err := l.ensure(ctx); err != nil {
-		return err
+	if err = l.ensure(ctx); err == nil {
+		err = l.tryRights(ctx)
 	}
-	return l.tryRights(ctx)
+	if errors.Is(err, natsconn.ErrSilent) && ctx.Err() == nil {
+		l.report(err)
+		return nil
+	}
+	return err
 }
 
 // tryRights publishes and subscribes: a right that is missing is told before the

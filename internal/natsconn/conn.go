@@ -183,6 +183,9 @@ func Lacks(right, subject string) error {
 	return driver.Errorf("", "", fs.ErrPermission, "the NATS user lacks the right to %s to %q: give it, or use another user", right, subject)
 }
 
+// ErrSilent is the cause of a request that found no answer.
+var ErrSilent = errors.New("no answer from NATS")
+
 // Ask runs f, which sends a request to a subject that begins so, and waits for
 // the answer as long as Patience lasts.
 func (c *Conn) Ask(ctx context.Context, subject string, f func(ctx context.Context) error) error {
@@ -194,7 +197,7 @@ func (c *Conn) AskFor(ctx context.Context, patience time.Duration, subject strin
 	if err := c.Connected(ctx); err != nil {
 		return err
 	}
-	patient, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer from NATS within %s", patience))
+	patient, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%w within %s", ErrSilent, patience))
 	defer cancel()
 	asking, refuse := context.WithCancelCause(patient)
 	defer refuse(nil)
