@@ -64,6 +64,25 @@ func TestRefusedAtOnce(t *testing.T) {
 	})
 }
 
+// What a full server refuses is told at once: the next session would be refused the same.
+func TestRefusedByAFullServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := openFar(t, 1)
+		f.mend()
+		for _, code := range []core.Code{core.CodeOK, core.CodeFull} {
+			f.mu.Lock()
+			f.deny = code
+			f.mu.Unlock()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := f.s.Counter("n").Add(ctx, 1)
+			cancel()
+			if refused := errors.Is(err, holdfast.ErrExhausted) && holdfast.NotDone(err); refused != (code == core.CodeFull) || !refused && err != nil {
+				t.Errorf("with code %d for every frame: %v", code, err)
+			}
+		}
+	})
+}
+
 // After an outage for which no server remembers an id, nothing is done a second time.
 func TestOutageLongerThanMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
