@@ -71,10 +71,11 @@ func TestInspectAgain(t *testing.T) {
 // TestTableLocked: while another program has a table of ours locked as a whole, for longer than a connection may be
 // silent, calls are refused and no hold is lost.
 func TestTableLocked(t *testing.T) {
+	t.Parallel()
 	pg := services.SharedPostgreSQL(t)
 	url := pg.URL(pg.CreateDatabase(t))
-	const timeout = time.Second
-	s, other := open(t, fmt.Sprintf("%s&holdfast_timeout=%s&holdfast_keepalive=%[2]s", url, timeout)), open(t, url)
+	const timeout = 3 * time.Second // no connection is silent for so long on a busy machine
+	s, other := open(t, fmt.Sprintf("%s&holdfast_timeout=%s&holdfast_keepalive=500ms", url, timeout)), open(t, url)
 	home := must(s.RWMutex("home").Writer().Acquire(t.Context()))(t)
 	first := must(other.Mutex("awaited").Acquire(t.Context()))(t)
 	got := waiting(t, s, "awaited")
@@ -82,7 +83,7 @@ func TestTableLocked(t *testing.T) {
 	awaited := granted(t, got)
 	tx := must(connect(t, url).Begin(t.Context()))(t)
 	must(tx.Exec(t.Context(), "lock table holdfast.claim in access exclusive mode"))(t)
-	for end := time.Now().Add(3 * timeout); time.Now().Before(end); {
+	for end := time.Now().Add(5 * timeout / 4); time.Now().Before(end); {
 		_, err := s.RWMutex("new").Writer().TryAcquire(t.Context())
 		if !errors.Is(err, holdfast.ErrUnavailable) || !holdfast.NotDone(err) {
 			t.Fatalf("an acquire while the table is locked: %v", err)
@@ -93,7 +94,7 @@ func TestTableLocked(t *testing.T) {
 	select {
 	case <-home.Done():
 		t.Errorf("a hold was lost: %v", home.Err())
-	case <-time.After(2 * timeout):
+	case <-time.After(5 * timeout / 4):
 	}
 	check(t, tx.Rollback(t.Context()))
 	if err := <-freed; err != nil && !errors.Is(err, holdfast.ErrUnavailable) {

@@ -119,6 +119,9 @@ func openCounted(t testing.TB, url string, n *traffic) *holdfast.Space {
 	return openOn(t, pool, nil)
 }
 
+// mostConns is what two programs make once, however late: four of the pool and eight that wait, each.
+const mostConns = 2 * (4 + 8)
+
 // TestHandOverOfManyWaiters: programs with several waiters each hand a mutex over with
 // the connections that they have, and with a request or so more than those with one
 // waiter each. How fast that is, BenchmarkHandOver tells.
@@ -139,13 +142,13 @@ func TestHandOverOfManyWaiters(t *testing.T) {
 		cancel()
 		work.Wait()
 		t.Logf("%v: %d grants, %d connections made, %.2f writes a grant", c, grants, dials, float64(writes)/float64(grants))
-		if dials > 8 || writes > 13*grants/4 {
+		if dials > mostConns || writes > 13*grants/4 {
 			t.Errorf("%v: %d grants took %d new connections and %d writes", c, grants, dials, writes)
 		}
 	}
 }
 
-// warm waits until every connection is made: a hundred grants need them all.
+// warm waits until most connections are made: a hundred grants need them.
 func (c *crowd) warm() {
 	c.grants.more(100)
 }

@@ -129,7 +129,7 @@ func TestForceNowEndsTheDeaf(t *testing.T) {
 	pg := services.SharedPostgreSQL(t)
 	url := pg.URL(pg.CreateDatabase(t))
 	way := services.Proxy(t, pg.Addr())
-	deaf, b := openPool(t, way.URL(url), nil), openPool(t, url, &pghold.Options{Timeout: time.Second})
+	deaf, b := openPool(t, way.URL(url), nil), openPool(t, url, &pghold.Options{Timeout: 3 * time.Second})
 	h := must(deaf.Mutex("m").Acquire(t.Context()))(t)
 	way.Cut()
 	defer way.Heal()
@@ -226,7 +226,8 @@ func TestServerRestart(t *testing.T) {
 	cancel()
 	<-ended
 	check(t, a.Close())
-	goleak.VerifyNone(t, ignore, goleak.IgnoreAnyFunction("github.com/holdfast-io/holdfast/internal/services.spawn.func1"))
+	serves := goleak.IgnoreAnyFunction("github.com/holdfast-io/holdfast/internal/services.spawn.func1")
+	eventually(t, "goroutines are left", func() bool { return goleak.Find(ignore, serves) == nil })
 }
 
 // TestNothingIsLeft: a closed Space leaves no connection, row or goroutine, and
@@ -258,7 +259,7 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("%d claims are left", rows)
 	}
 	pool.Reset()
-	goleak.VerifyNone(t, ignore)
+	eventually(t, "goroutines are left", func() bool { return goleak.Find(ignore) == nil })
 }
 
 // TestBadServers: a caller that cannot connect is told operation, cause and what to do,

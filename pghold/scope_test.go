@@ -54,7 +54,8 @@ func TestTransactionScope(t *testing.T) {
 // TestTransactionScope_TryBeyondWaits: a try does not wait for holds of its own program that have all
 // connections, nor for another caller that does.
 func TestTransactionScope_TryBeyondWaits(t *testing.T) {
-	s := open(t, database(t)+"&holdfast_scope=transaction&holdfast_waits=1&holdfast_timeout=2s")
+	t.Parallel()
+	s := open(t, database(t)+"&holdfast_scope=transaction&holdfast_waits=1&holdfast_timeout=3s")
 	h := must(s.Mutex("a").Acquire(t.Context()))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
