@@ -27,7 +27,7 @@ func TestIdleNodesAreThere(t *testing.T) {
 			for name, link := range networks() {
 				var nodes []*Node
 				for _, actor := range []string{"a", "b", "c"} {
-					nodes = append(nodes, open(t, Config{Actor: actor, Link: link(actor)}))
+					nodes = append(nodes, open(t, Config{Actor: actor, Link: link(actor), Flush: 500 * time.Millisecond}))
 				}
 				ls := []*Limiter{limiter(t, nodes[0], LimiterConfig{Rate: ten}), limiter(t, nodes[1], LimiterConfig{Rate: ten}), limiter(t, nodes[2], LimiterConfig{Rate: ten})}
 				take(t, ls[1], "k", 1)

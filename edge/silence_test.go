@@ -27,7 +27,7 @@ func TestSilenceRelievesNobody(t *testing.T) {
 		}
 		start := func(name string) *Node {
 			links[name] = s.link(name)
-			n := open(t, Config{Actor: name, Link: links[name]})
+			n := open(t, Config{Actor: name, Link: links[name], Flush: 500 * time.Millisecond}) // half an hour of flushes costs the most
 			ls[name] = limiter(t, n, long)
 			return n
 		}
