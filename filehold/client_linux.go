@@ -2,7 +2,10 @@ package filehold
 
 import (
 	"context"
+	"errors"
 	"io/fs"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -75,6 +78,21 @@ func (e *engine) failed(op string, err error) {
 	e.mu.Unlock()
 	for _, f := range tell {
 		f(op, e.dir, err)
+	}
+}
+
+// endIfGone ends what is held and waited for in a directory that is not there any more: there is
+// nobody left to grant it, and holds keep nobody out.
+func (e *engine) endIfGone() {
+	err := e.check()
+	if !errors.Is(err, driver.ErrClosed) {
+		return
+	}
+	e.mu.Lock()
+	all := slices.Collect(maps.Keys(e.clients))
+	e.mu.Unlock()
+	for _, c := range all {
+		c.endHere(err)
 	}
 }
 
@@ -163,7 +181,7 @@ func (c *client) Close(ctx context.Context) error {
 		err = stopped(ctx, driver.Unknown)
 	}
 	if err != nil {
-		c.endHere()
+		c.endHere(driver.ErrClosed)
 		c.e.ref()
 		go func() {
 			<-c.idle
@@ -180,14 +198,14 @@ func (c *client) Close(ctx context.Context) error {
 }
 
 // endHere ends the client's sessions for their holders, and gives back their lock files.
-func (c *client) endHere() (list []*user) {
+func (c *client) endHere(why error) (list []*user) {
 	c.mu.Lock()
 	for u := range c.users {
 		list = append(list, u)
 	}
 	c.mu.Unlock()
 	for _, u := range list {
-		u.session.End(driver.ErrClosed)
+		u.session.End(why)
 		u.dropLocks()
 	}
 	return list
@@ -195,6 +213,6 @@ func (c *client) endHere() (list []*user) {
 
 // endAll ends the client's sessions in one step.
 func (c *client) endAll(ctx context.Context) error {
-	list := c.endHere()
+	list := c.endHere(driver.ErrClosed)
 	return c.e.locked(ctx, func() error { return c.e.endUsers(list) })
 }

@@ -49,6 +49,10 @@
 // the next boot begins above it. A directory that was removed and made anew
 // begins above the old one's tokens too.
 //
+// A directory that is removed or replaced under a program that waits there, or of which the control file
+// is, ends for that program: within a second or so its holds are lost and its waits end, with an error that is
+// ErrClosed and ErrUnavailable. It has to open the directory anew.
+//
 // # What it cannot promise
 //
 //	promise                        | here

@@ -387,14 +387,19 @@ func (e *engine) token(ctx context.Context) (uint64, error) {
 	}
 }
 
-// check says whether the directory is still the one that was opened.
+// check says whether the directory is still the one that was opened. If it is not, that is for good, and so
+// [driver.ErrClosed], too.
 func (e *engine) check() error {
 	var st syscall.Stat_t
-	if err := syscall.Stat(e.dir, &st); err == nil && (identity{uint64(st.Dev), st.Ino}) == e.self {
+	err := syscall.Stat(e.dir, &st)
+	switch {
+	case err == nil && (identity{uint64(st.Dev), st.Ino}) == e.self:
 		return e.ctl.err()
+	case err != nil && err != syscall.ENOENT && err != syscall.ENOTDIR:
+		return driver.Errorf("", e.dir, driver.ErrUnavailable, "the directory cannot be looked at: %w", err)
 	}
 	return driver.Errorf("", e.dir, driver.ErrUnavailable,
-		"the directory was removed or replaced by another: holds of before keep nobody out there; close every Space on it and open it anew")
+		"%w for this program: the directory was removed or replaced by another: holds of before keep nobody out there; close every Space on it and open it anew", driver.ErrClosed)
 }
 
 // stopped is the error of a call after its context ended.

@@ -1,0 +1,59 @@
+package filehold_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/filehold"
+)
+
+// A directory that is gone does not come back: what is held there is lost, and nobody waits there any longer. All
+// that tells so says that it is for good.
+func TestGone(t *testing.T) {
+	for name, take := range map[string]func(dir string) error{
+		"the directory":    func(dir string) error { return os.Rename(dir, dir+".away") },
+		"its control file": func(dir string) error { return os.Remove(filepath.Join(dir, ".holdfast", "control")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			s, err := filehold.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			ctx := deadline(t)
+			lock, err1 := s.Mutex("m").Acquire(ctx)
+			place, err2 := s.Semaphore("s", 1).Acquire(ctx, 1)
+			if err := errors.Join(err1, err2); err != nil {
+				t.Fatal(err)
+			}
+			waits, ended := make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, err := s.Semaphore("s", 1, holdfast.OnWait(func(int) { close(waits) })).Acquire(ctx, 1)
+				ended <- err
+			}()
+			<-waits
+			if err := take(dir); err != nil {
+				t.Fatal(err)
+			}
+			closed := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrUnavailable) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			closed("a wait", <-ended)
+			closed("Ping", s.Ping(ctx))
+			for _, h := range []*holdfast.Hold{lock, place} {
+				select {
+				case <-h.Done():
+				case <-ctx.Done():
+				}
+				closed("a hold", h.Err())
+			}
+		})
+	}
+}
