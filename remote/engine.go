@@ -529,14 +529,11 @@ func (e *engine) callFor(ctx context.Context, most time.Duration, f func(ctx con
 // answered is what a node has answered. One that stops says that it is closed: to a Space, which is not, and asks the
 // next, it is unavailable.
 func answered(err error) error {
-	e, ok := errors.AsType[*driver.Error](wire.Error(err))
-	if !ok {
-		return nil
-	}
-	if e.Kind == driver.ErrClosed {
+	err = wire.Error(err)
+	if e, ok := errors.AsType[*driver.Error](err); ok && e.Kind == driver.ErrClosed {
 		e.Kind = driver.ErrUnavailable
 	}
-	return e
+	return err
 }
 
 // elsewhere: another node, or the same later, may have an answer. Canceled is a call over a link
