@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/admission"
 )
 
 // SetFull tells whether the disk is nearly full. While it is, nothing new is
@@ -90,11 +91,13 @@ func (n *Node) admit(f *core.Frame) (core.Code, string) {
 			return code, text
 		}
 		if n.full && n.makesLarger(f, c) {
-			return core.CodeFull, "the leader's disk is full: what frees something, keepalives and reads go on; release or delete something, or make room on the disk (serve --reserve, --max-data)"
+			return core.CodeFull, fullText
 		}
 	}
 	return core.CodeOK, ""
 }
+
+const fullText = "the leader's disk is full: what frees something, keepalives and reads go on; release or delete something, or make room on the disk (serve --reserve, --max-data)"
 
 // newcomers is how many more sessions there may be on a full disk than when the first of
 // them came: with the largest metadata they take less than 5 MiB.
@@ -109,15 +112,26 @@ func (n *Node) makesLarger(f *core.Frame, c *core.Command) bool {
 	case n.known(f.Session):
 		return false
 	}
-	return !n.machine.HasNamespace(c.Namespace) || c.Op == core.OpOpen && !n.opensForMore(f)
+	return !n.machine.HasNamespace(c.Namespace) || c.Op == core.OpOpen && !opensForMore(f)
 }
 
-// opensForMore reports whether a session is opened for something that a full disk takes,
-// and is one of a few: without a session no client that comes could read, release or delete anything. All
-// commands of the frame are judged, so one that is no Open frees or reads.
-func (n *Node) opensForMore(f *core.Frame) bool {
-	n.mostSessions = cmp.Or(n.mostSessions, n.machine.Sessions()+newcomers)
-	return n.machine.Sessions() < n.mostSessions && f.Commands[len(f.Commands)-1].Op != core.OpOpen
+// opensForMore reports whether a session is opened for something that a full disk takes: without a session no client
+// that comes could read, release or delete anything. All commands of the frame are judged, so one that is no Open frees
+// or reads.
+func opensForMore(f *core.Frame) bool { return f.Commands[len(f.Commands)-1].Op != core.OpOpen }
+
+// tooMany reports whether an item opens a session, and there are as many as a full disk takes: those that are
+// about to be opened count, since a burst of them comes before the first is there.
+func (n *Node) tooMany(i *item) bool {
+	if !n.full || i.class != admission.Create {
+		return false
+	}
+	there := n.machine.Sessions() + n.waiting.creates
+	for _, p := range n.flying {
+		there += p.creates
+	}
+	n.mostSessions = cmp.Or(n.mostSessions, there+newcomers)
+	return there >= n.mostSessions
 }
 
 // grows reports whether a command of a session that is there may make the state larger. What is

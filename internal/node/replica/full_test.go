@@ -147,3 +147,27 @@ func TestFullOpensFewSessions(t *testing.T) {
 		}
 	}
 }
+
+// A burst of them that comes before the first is there passes the bound neither while they wait nor while they fly.
+func TestFullOpensFewSessions_Burst(t *testing.T) {
+	n, err := replica.New(replica.Config{ID: 1}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(n)
+	n.Submit(0, 1, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{1}, Attempt: 1, Mark: 1, Commands: []core.Command{opener}}))
+	settle(n)
+	n.SetFull(true)
+	for i := range 3000 {
+		var id core.SessionID
+		binary.BigEndian.PutUint32(id[8:], uint32(i)+1)
+		n.Submit(0, replica.Caller(i+1), core.AppendFrame(nil, &core.Frame{Session: id, Attempt: 1, Mark: 1, Commands: []core.Command{opener, load}}))
+	}
+	codes := map[core.Code]int{}
+	for _, a := range settle(n) {
+		codes[a.Code]++
+	}
+	if codes[core.CodeOK] != 1000 || codes[core.CodeFull] != 2000 {
+		t.Errorf("of 3000 sessions became: %v", codes)
+	}
+}

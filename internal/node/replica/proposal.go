@@ -60,12 +60,13 @@ type Caller uint64
 
 // proposal is an entry that this node proposed and has not seen applied.
 type proposal struct {
-	number uint64
-	term   uint64
-	items  []item // its renewals and frames, each in the order of the entry
-	conf   Caller // that asked for what is no item
-	check  bool   // a state check, or what follows from one
-	ruler  uint64 // and the node that has what is right, if an operator named it
-	change bool   // a membership change instead
-	given  uint64 // and the number that it gives
+	number  uint64
+	term    uint64
+	items   []item // its renewals and frames, each in the order of the entry
+	creates int    // sessions that these open
+	conf    Caller // that asked for what is no item
+	check   bool   // a state check, or what follows from one
+	ruler   uint64 // and the node that has what is right, if an operator named it
+	change  bool   // a membership change instead
+	given   uint64 // and the number that it gives
 }

@@ -59,10 +59,24 @@ func (n *Node) deny(c Caller, code core.Code, text string) {
 	n.out.Answers = append(n.out.Answers, Answer{Caller: c, Outcome: NotDone, Code: code, Text: text})
 }
 
+// denyItem is deny, for an item that may have come over a stream.
+func (n *Node) denyItem(i *item, code core.Code, text string) {
+	switch a := i.at; {
+	case a == nil:
+		n.deny(i.caller, code, text)
+	case !a.over():
+		n.denyStream(a.out.stream, a.stream, &core.Frame{Session: a.id, Attempt: i.renewal.Attempt}, code, text)
+	}
+}
+
 // enqueue takes an item, or refuses it.
 func (n *Node) enqueue(i *item) {
 	if !n.leading || n.healing != nil {
 		n.refuse(i)
+		return
+	}
+	if n.tooMany(i) {
+		n.denyItem(i, core.CodeFull, fullText)
 		return
 	}
 	if wait, ok := n.takes(i); !ok {
@@ -161,6 +175,7 @@ func (n *Node) proposeEntry(batch []item) bool {
 	size := 64
 	for i := range batch {
 		size += batch[i].size()
+		p.creates += batch[i].creates()
 		if batch[i].frame == nil {
 			e.Renewals = append(e.Renewals, batch[i].renewal)
 		} else {

@@ -24,6 +24,14 @@ func (i *item) urgent() bool { return i.frame != nil || i.short }
 
 func (i *item) size() int { return len(i.frame) + 32 }
 
+// creates is how many sessions it opens.
+func (i *item) creates() int {
+	if i.class == admission.Create {
+		return 1
+	}
+	return 0
+}
+
 // queue is what arrived while the entries before it were being written. Renewals
 // overtake frames: however many commands wait, no session ends because its
 // keepalive stood behind them.
@@ -33,6 +41,7 @@ type queue struct {
 	spares   [][]item // room that nobody uses
 	bytes    int
 	commands int // renewals count as one
+	creates  int
 	urgent   int
 }
 
@@ -51,6 +60,7 @@ func (q *queue) add(i *item) {
 func (q *queue) count(i *item, n int) {
 	q.bytes += n * i.size()
 	q.commands += n * max(1, i.commands)
+	q.creates += n * i.creates()
 	if i.urgent() {
 		q.urgent += n
 	}
