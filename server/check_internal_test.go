@@ -3,14 +3,16 @@ package server
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// founded are three nodes of a group, which compare their states only when asked.
+// founded are three nodes of a group in a bubble of fake time, which compare their states only when asked.
 func founded(t *testing.T) []*Server {
 	t.Helper()
 	var founders []Member
@@ -18,8 +20,11 @@ func founded(t *testing.T) []*Server {
 		founders = append(founders, Member{ID: id, Peer: services.Addr(t)})
 	}
 	var nodes []*Server
+	wires := &host.Pipes{}
 	for _, e := range founders {
-		s, err := New(Config{Dir: t.TempDir(), ID: e.ID, Founders: founders, Listen: e.Peer, Tick: 20 * time.Millisecond})
+		cfg := Config{Dir: t.TempDir(), ID: e.ID, Founders: founders, Listen: e.Peer, Tick: 20 * time.Millisecond}
+		host.Put(&cfg, &host.Host{Listen: wires.Listen, Dial: wires.Dial})
+		s, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,25 +93,29 @@ func add(t *testing.T, nodes []*Server, by uint64) {
 // the node gets the state of another, and the counter goes on from what was acknowledged.
 func TestFlippedBitInMemoryHeals(t *testing.T) {
 	for _, leader := range []bool{true, false} {
-		nodes := founded(t)
-		until(t, nodes, "the newest version", func(n *replica.Node) bool { st := n.Status(); return st.Version == core.EntryVersion && st.Leader != 0 })
-		add(t, nodes, 41)
-		until(t, nodes, "41", func(n *replica.Node) bool { return number(n) == 41 })
-		lead := leads(t, nodes)
-		hurt := lead
-		if !leader {
-			hurt = nodes[lead.cfg.ID%3]
-		}
-		if err := hurt.loop.do(t.Context(), func() { hurt.loop.node.Machine().Damage(3) }); err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		if _, err := lead.Members(t.Context(), replica.Change{Check: true}); err != nil {
-			t.Fatal(err)
-		}
-		until(t, nodes, "41 again", func(n *replica.Node) bool { return number(n) == 41 && !n.Status().Healing })
-		t.Logf("proof: a bit flips in the memory of a node (the leader: %v): found and healed after %s", leader, time.Since(began).Round(time.Millisecond))
-		add(t, nodes, 1)
-		until(t, nodes, "42", func(n *replica.Node) bool { return number(n) == 42 })
+		synctest.Test(t, func(t *testing.T) { healBit(t, leader) })
 	}
+}
+
+func healBit(t *testing.T, leader bool) {
+	nodes := founded(t)
+	until(t, nodes, "the newest version", func(n *replica.Node) bool { st := n.Status(); return st.Version == core.EntryVersion && st.Leader != 0 })
+	add(t, nodes, 41)
+	until(t, nodes, "41", func(n *replica.Node) bool { return number(n) == 41 })
+	lead := leads(t, nodes)
+	hurt := lead
+	if !leader {
+		hurt = nodes[lead.cfg.ID%3]
+	}
+	if err := hurt.loop.do(t.Context(), func() { hurt.loop.node.Machine().Damage(3) }); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := lead.Members(t.Context(), replica.Change{Check: true}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, nodes, "41 again", func(n *replica.Node) bool { return number(n) == 41 && !n.Status().Healing })
+	t.Logf("proof: a bit flips in the memory of a node (the leader: %v): found and healed after %s", leader, time.Since(began).Round(time.Millisecond))
+	add(t, nodes, 1)
+	until(t, nodes, "42", func(n *replica.Node) bool { return number(n) == 42 })
 }

@@ -322,8 +322,9 @@ func TestDamagedNodesFoundNothing(t *testing.T) {
 }
 
 // A node that is not to ask for a number itself waits for the operator.
-func TestReplaceByHand(t *testing.T) {
-	g := newGroup(t, 3)
+func TestReplaceByHand(t *testing.T) { inBubble(t, 3, replaceByHand) }
+
+func replaceByHand(t *testing.T, g *group) {
 	newClient(t, 1, g.up).do(add())
 	i := (g.leader() + 1) % 3
 	id := uint64(i + 1)

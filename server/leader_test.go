@@ -12,8 +12,9 @@ import (
 
 // Every node tells who leads, and when that changes, without being asked again and
 // again.
-func TestLeader(t *testing.T) {
-	g := newGroup(t, 3)
+func TestLeader(t *testing.T) { inBubble(t, 3, tellLeader) }
+
+func tellLeader(t *testing.T, g *group) {
 	first := g.leader()
 	until := func(node *server.Server, id uint64) {
 		t.Helper()
@@ -48,8 +49,9 @@ func TestLeader(t *testing.T) {
 
 // To hand over to a node that does not answer is refused, whichever node is asked: the group
 // would stand still for an election timeout, and nobody would be told why nothing came of it.
-func TestTransfer_Silent(t *testing.T) {
-	g := newGroup(t, 3)
+func TestTransfer_Silent(t *testing.T) { inBubble(t, 3, transferToSilent) }
+
+func transferToSilent(t *testing.T, g *group) {
 	lead := g.leader()
 	gone, other, again := (lead+1)%3, (lead+2)%3, time.NewTicker(20*time.Millisecond)
 	defer again.Stop()
@@ -68,8 +70,9 @@ func TestTransfer_Silent(t *testing.T) {
 }
 
 // A leader that stops hands over to another, without a word of which.
-func TestTransfer_ToAny(t *testing.T) {
-	g := newGroup(t, 3)
+func TestTransfer_ToAny(t *testing.T) { inBubble(t, 3, transferToAny) }
+
+func transferToAny(t *testing.T, g *group) {
 	lead, ctx := g.leader(), within(t)
 	if err := g.nodes[lead].Transfer(ctx, 0); err != nil {
 		t.Fatal(err)
