@@ -16,7 +16,10 @@ import (
 	"github.com/holdfast-io/holdfast/drivertest"
 )
 
-var batch = flag.Int("server.batch", 6, "cases of the conformance suite in one life of TestKilledBetweenCases")
+var (
+	batch = flag.Int("server.batch", 6, "cases of the conformance suite in one life of TestKilledBetweenCases")
+	lines = flag.Int("server.lines", 2, "directories of TestKilledBetweenCases, which share the cases: their processes mostly wait")
+)
 
 func init() { roles["suite"] = suiteChild }
 
@@ -124,12 +127,27 @@ func TestKilledBetweenCases(t *testing.T) {
 	for _, c := range drivertest.Cases() {
 		names = append(names, c.Name)
 	}
-	l := &lives{t: t, dir: t.TempDir(), passed: map[string]bool{}}
-	for cases := range slices.Chunk(names, *batch) {
-		l.live(cases)
+	all := make([]*lives, *lines)
+	t.Run("lines", func(t *testing.T) {
+		for i := range all {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				all[i] = &lives{t: t, dir: t.TempDir(), passed: map[string]bool{}}
+				n := 0
+				for cases := range slices.Chunk(names, *batch) {
+					if n++; n%len(all) == i {
+						all[i].live(cases)
+					}
+				}
+			})
+		}
+	})
+	passed, killed, written := 0, 0, 0
+	for _, l := range all {
+		passed, killed, written = passed+len(l.passed), killed+l.killed, written+l.written
 	}
-	if len(l.passed) < 200 || l.killed < 40 {
-		t.Errorf("%d cases in %d lives; the suite has more", len(l.passed), l.killed)
+	if passed < 200 || killed < 40 {
+		t.Errorf("%d cases in %d lives; the suite has more", passed, killed)
 	}
-	t.Logf("proof: %d cases passed on one directory, over %d kills; %d tokens and counts, none lost, none repeated", len(l.passed), l.killed, l.written)
+	t.Logf("proof: %d cases passed on %d directories, over %d kills; %d tokens and counts, none lost, none repeated", passed, len(all), killed, written)
 }

@@ -27,7 +27,7 @@ var proofs = []proof{
 	{"Operators: any command at any time, and lost disks", "./internal/sim -run TestOperators -sim.first=300000 -sim.budget=BUDGET"},
 	{"Worlds of production nodes under faults", "./internal/world -run TestWorlds -world.first=1000 -world.budget=BUDGET"},
 	{"Nodes killed and stopped under load", "./server -run TestNodesDie -server.kills=100 -server.stops=20"},
-	{"The suite on one directory, killed between its cases", "./server -run TestKilledBetweenCases -server.batch=1"},
+	{"The suite on one directory, killed between its cases", "./server -run TestKilledBetweenCases -server.batch=1 -server.lines=1"},
 	{"A node under three times the load that it can bear", "./internal/node/api -run TestOverload -api.sessions=10000 -api.overload=60s"},
 	{"A node's memory under full load", "./server -run - -bench Memory$ -benchtime 1x -server.load=10m"},
 	{"Processes on files, killed at random", "./filehold -run TestRandomKills|TestHandOver|TestFreedAfterKill -filehold.kills=1000"},
