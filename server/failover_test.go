@@ -60,7 +60,7 @@ func newLoad(t *testing.T, g *nodes, n int) *load {
 	for i := range n {
 		p := &program{l: l, name: strconv.Itoa(i)}
 		var err error
-		if p.s, err = remote.Open(remote.Config{Endpoints: g.clients()}, holdfast.TTL(10*time.Second), holdfast.Owner(p.name)); err != nil {
+		if p.s, err = remote.Open(remote.Config{Endpoints: g.clients()}, holdfast.TTL(30*time.Second), holdfast.Owner(p.name)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = p.s.Close() })
