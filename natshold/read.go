@@ -121,17 +121,29 @@ func (s *store) read(ctx context.Context, filter string, cfg *nats.ConsumerConfi
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	p := &piece{do: do, last: cfg.DeliverPolicy == nats.DeliverLastPerSubjectPolicy, keysOnly: cfg.HeadersOnly}
+	err := s.readOn(ctx, filter, cfg, p)
+	for before := uint64(0); errors.Is(err, errMissed) && p.at > before; {
+		before = p.at
+		err = s.readOn(ctx, filter, cfg, p)
+	}
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// readOn reads with a feed of its own what comes after what was read before. One that misses something, since the server
+// stands where very many messages were removed, is followed by another, which does not come by there.
+func (s *store) readOn(ctx context.Context, filter string, cfg *nats.ConsumerConfig, p *piece) error {
 	f, err := s.feed(ctx, filter, cfg, false)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	p := &piece{feed: f, do: do, over: f.pending == 0, last: cfg.DeliverPolicy == nats.DeliverLastPerSubjectPolicy, keysOnly: cfg.HeadersOnly}
+	p.feed, p.over, p.alone = f, f.pending == 0, false
 	for !p.over && err == nil {
 		err = p.next(ctx)
-	}
-	if errors.Is(err, errEnough) {
-		return nil
 	}
 	return err
 }
@@ -242,14 +254,22 @@ func (p *piece) take(ctx context.Context, m *nats.Msg) error {
 	if err != nil {
 		return err
 	}
-	p.got, p.bytes, p.at = p.got+1, p.bytes+m.Size(), uint64(c.item.Revision)
-	switch {
-	case !p.do(c):
-		return errEnough
-	case c.pending == 0:
+	p.got, p.bytes = p.got+1, p.bytes+m.Size()
+	if at := uint64(c.item.Revision); at > p.at { // a feed before this one may have brought it
+		if p.at = at; !p.do(c) {
+			return errEnough
+		}
+	}
+	if c.pending == 0 && !p.more() {
 		return p.look(ctx)
 	}
 	return nil
+}
+
+// more: the next message is here already. Each that comes while others write was the last when it was sent.
+func (p *piece) more() bool {
+	n, _, err := p.feed.sub.Pending()
+	return err == nil && n > 0
 }
 
 // look finds out whether all was read. What the server says about that by itself may be

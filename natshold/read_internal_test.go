@@ -158,3 +158,60 @@ func TestReadBesideRemovals(t *testing.T) {
 		t.Errorf("beside removals %d of %d were read, %v: %q", len(got), len(want), err, got)
 	}
 }
+
+// TestReadBehindManyRemovals: a reader is not taken for one that has missed something while it passes very many messages
+// that others have removed.
+func TestReadBehindManyRemovals(t *testing.T) {
+	s, _ := counted(t)
+	const many = 200
+	var last uint64
+	for i := range many {
+		ack, err := s.js.Publish(fmt.Sprintf("%sk.a%03d", s.prefix, i), make([]byte, pieceBytes/64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = ack.Sequence
+	}
+	if _, err := s.js.Publish(s.prefix+"k.z", []byte("z")); err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	err := s.read(t.Context(), "k.*", &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy}, func(c *change) bool {
+		if got++; got > 1 {
+			return true
+		}
+		err := atOnce(many, func(i int) error { return s.forget(t.Context(), fmt.Sprintf("%sk.a%03d", s.prefix, i), last) })
+		if err != nil {
+			t.Error(err)
+		}
+		return true
+	})
+	if got != pieceLast+1 || err != nil {
+		t.Errorf("%d were read, want the first piece and the one that is left: %v", got, err)
+	}
+}
+
+// TestReadBesideWriters: what others write meanwhile is read as it has come, and not each with a question whether it
+// was the last.
+func TestReadBesideWriters(t *testing.T) {
+	s, _ := counted(t)
+	const many = 300
+	if _, err := s.js.Publish(s.prefix+"k.first", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	got, before := 0, uint64(0)
+	err := s.read(t.Context(), "k.*", &nats.ConsumerConfig{DeliverPolicy: nats.DeliverAllPolicy}, func(c *change) bool {
+		if got++; got == 1 {
+			for i := range many {
+				if _, err := s.js.Publish(fmt.Sprint(s.prefix, "k.x", i), []byte("v")); err != nil {
+					t.Error(err)
+				}
+			}
+			before = s.conn.Stats().OutMsgs
+		}
+		return true
+	})
+	if asked := s.conn.Stats().OutMsgs - before; got != many+1 || err != nil || asked > many/4 {
+		t.Errorf("%d were read, with %d requests: %v", got, asked, err)
+	}
+}
