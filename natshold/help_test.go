@@ -2,6 +2,7 @@ package natshold_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -49,10 +50,12 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// must keeps what it gives as long as the test: a hold that nobody can reach is given back.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		check(t, err)
+		t.Cleanup(func() { runtime.KeepAlive(v) })
 		return v
 	}
 }

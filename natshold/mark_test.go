@@ -192,7 +192,7 @@ func TestVersion_Unmarked(t *testing.T) {
 func TestVersion_SideBySide(t *testing.T) {
 	server := services.NATS(t)
 	old := open(t, server.URL()+"/b")
-	h := must(old.Mutex("m", holdfast.TTL(2*time.Second)).Acquire(t.Context()))(t)
+	h := must(old.Mutex("m", holdfast.TTL(9*time.Second)).Acquire(t.Context()))(t) // no pause of a busy machine ends it
 	newer := natshold.Newer(&natshold.Options{Bucket: "b"})
 	d := must(natshold.New(t.Context(), connect(t, server.URL()), newer))(t)
 	s := must(holdfast.New(d))(t)
