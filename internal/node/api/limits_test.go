@@ -207,6 +207,14 @@ func TestQuotaOfKeysAndNamespaces(t *testing.T) {
 		t.Errorf("HTTP says %v", out)
 	}
 	r.want(200, "GET", "/v1/counters/n", "", "Holdfast-Namespace", "third") // looking makes none
+	for _, ns := range []string{"second", "third"} {                        // nor does deleting
+		if out := r.want(200, "DELETE", "/v1/kv/k", "", "Holdfast-Namespace", ns); out["deleted"] != nil && out["deleted"] != 0.0 {
+			t.Errorf("in %s %v keys were deleted", ns, out["deleted"])
+		}
+		r.want(200, "DELETE", "/v1/kv/k", "", "Holdfast-Namespace", ns, "Idempotency-Key", "again")
+		r.want(409, "DELETE", "/v1/kv/k", `{"expect_revision": 7}`, "Holdfast-Namespace", ns)
+		r.want(404, "DELETE", "/v1/semaphores/s", "", "Holdfast-Namespace", ns)
+	}
 	r.want(200, "POST", "/v1/counters/n:add", "", "Holdfast-Namespace", "second")
 }
 

@@ -238,11 +238,16 @@ func (g *Gateway) read(ctx context.Context, c core.Command) (r core.Result, now 
 
 // do runs a command that hangs on no lease, with the caller's idempotency key if
 // it has one.
-func (g *Gateway) do(ctx context.Context, c core.Command) (core.Result, int64, error) {
+func (g *Gateway) do(ctx context.Context, c core.Command) (r core.Result, now int64, err error) {
 	if key := callerOf(ctx).key; key != "" {
-		return g.doKeyed(ctx, key, c)
+		r, now, err = g.doKeyed(ctx, key, c)
+	} else {
+		r, now, err = g.doAnew(ctx, c)
 	}
-	return g.doAnew(ctx, c)
+	if errors.Is(err, driver.ErrExhausted) && deletes(&c) {
+		return g.inNothing(ctx, c, err)
+	}
+	return r, now, err
 }
 
 // doAnew runs a command that hangs on no lease, whatever key the caller has.

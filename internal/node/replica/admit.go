@@ -112,7 +112,13 @@ func (n *Node) makesLarger(f *core.Frame, c *core.Command) bool {
 	case n.known(f.Session):
 		return false
 	}
-	return !n.machine.HasNamespace(c.Namespace) || c.Op == core.OpOpen && !opensForMore(f)
+	return !n.mayUse(c.Namespace) || c.Op == core.OpOpen && !opensForMore(f)
+}
+
+// mayUse reports whether a full disk takes sessions in a namespace: it is there, or the one that clients use if they
+// are not told of another, which is made for the first that comes to read.
+func (n *Node) mayUse(namespace string) bool {
+	return namespace == "" || namespace == "default" || n.machine.HasNamespace(namespace)
 }
 
 // opensForMore reports whether a session is opened for something that a full disk takes: without a session no client

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/session"
 	"github.com/holdfast-io/holdfast/limit"
 )
 
@@ -169,5 +170,41 @@ func TestFullOpensFewSessions_Burst(t *testing.T) {
 	}
 	if codes[core.CodeOK] != 1000 || codes[core.CodeFull] != 2000 {
 		t.Errorf("of 3000 sessions became: %v", codes)
+	}
+}
+
+// One that comes over a stream is told so there.
+func TestFullOpensFewSessions_Stream(t *testing.T) {
+	x, n := busy(t, replica.Config{})
+	n.SetFull(true)
+	for i := range 1000 {
+		var id core.SessionID
+		binary.BigEndian.PutUint32(id[8:], uint32(i)+1)
+		n.Submit(x.now, replica.Caller(i+9), core.AppendFrame(nil, &core.Frame{Session: id, Attempt: 1, Mark: 1, Commands: []core.Command{opener, load}}))
+	}
+	if out := n.Output(); len(out.Answers) != 0 {
+		t.Fatalf("%d are answered: %+v", len(out.Answers), out.Answers[0])
+	}
+	x.send(n, frame(core.SessionID{3}, 1, opener, load))
+	if said := x.answers(n); len(said) != 1 || said[0].Refusal != session.RefusedDenied || said[0].Code != core.CodeFull || said[0].Session != (core.SessionID{3}) {
+		t.Errorf("it is told %+v", said)
+	}
+}
+
+// The namespace that clients use if they are not told of another can be read although nothing was ever put into it.
+func TestFullReadsDefault(t *testing.T) {
+	n, err := replica.New(replica.Config{ID: 1}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(n)
+	n.SetFull(true)
+	for i, ns := range []string{"default", "", "new"} {
+		first := opener
+		first.Namespace = ns
+		n.Submit(0, 1, core.AppendFrame(nil, &core.Frame{Session: core.SessionID{byte(i) + 1}, Attempt: 1, Mark: 1, Commands: []core.Command{first, load}}))
+		if a := settle(n); len(a) != 1 || (a[0].Code == core.CodeFull) != (ns == "new") {
+			t.Errorf("a read in %q: %+v", ns, a)
+		}
 	}
 }
