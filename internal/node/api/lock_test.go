@@ -197,7 +197,7 @@ func renewsWhileACallWaits(t *testing.T, r *rig) {
 		got <- b
 	}()
 	last := r.waiters("x", 1).Waiters[0]
-	for renewed := 0; renewed < 2; time.Sleep(10 * time.Millisecond) { // its time grows again
+	for renewed := 0; renewed < 2; <-time.After(10 * time.Millisecond) { // its time grows again
 		w := r.waiters("x", 1).Waiters[0]
 		if string(w.Session) != string(last.Session) {
 			t.Fatal("another waits")
