@@ -118,8 +118,8 @@
 // without the right to ask INFO is not refused, and nobody notices if the setting is
 // changed later, or is another one after a failover: have maxmemory-policy noeviction.
 // Where the memory is full then, holds are still renewed, given back, handed to those that
-// wait and forced, waits and sessions end, latches are counted down, and keys and counters can
-// be deleted; what is new is refused as unavailable, and clears away what has ended.
+// wait and forced, waits and sessions end, latches are counted down, what was taken from limiters is given
+// back, and keys and counters can be deleted; what is new is refused as unavailable, and clears away what has ended.
 //
 // # RedLock
 //

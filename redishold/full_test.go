@@ -233,6 +233,32 @@ func TestFullServerLetsGo(t *testing.T) {
 	}
 }
 
+// TestFullServerTakesBack: what was taken from a limiter is given back to a full server, and nothing new is taken.
+func TestFullServerTakesBack(t *testing.T) {
+	server := services.Redis(t)
+	s, rc, ctx := open(t, server.URL(), holdfast.TTL(long)), admin(t, server.URL()), t.Context()
+	for name, rate := range map[string]limit.Rate{
+		"bucket": {Count: 10, Per: 24 * time.Hour}, "log": {Count: 10, Per: 24 * time.Hour, Algorithm: limit.SlidingLog},
+	} {
+		l := s.Limiter(name, rate)
+		r, err := l.Reserve(ctx, "k", 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fillMemory(t, rc, false)
+		if err := r.Settle(ctx, 2); err != nil {
+			t.Errorf("%s: some is given back: %v", name, err)
+		}
+		if n, err := l.Available(ctx, "k"); n != 8 || err != nil {
+			t.Errorf("%s: %d are left, %v", name, n, err)
+		}
+		if _, err := l.Allow(ctx, "k"); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("%s: something new: %v", name, err)
+		}
+		freeMemory(t, rc)
+	}
+}
+
 // TestFullServerGoesOn: on a server that is out of memory holds are renewed and given
 // back, waits are granted, holds are forced, keys are deleted, and only what is new
 // is refused.

@@ -160,7 +160,8 @@ func (c *client) swapped(ctx context.Context, k limits.Known, r *driver.LimitReq
 		if !keep {
 			return answer, nil
 		}
-		reply, err = c.call(ctx, limitScript, "swap", r.Name, r.Key, k.Text, "", u.text, writeUsage(k, s), lasts(rate, s, u.now))
+		back := bit(r.Op == driver.LimitSettle || r.Op == driver.LimitReturn)
+		reply, err = c.call(ctx, limitScript, "swap", r.Name, r.Key, k.Text, "", u.text, writeUsage(k, s), lasts(rate, s, u.now), back)
 		switch {
 		case err != nil:
 			return driver.LimitReply{}, err

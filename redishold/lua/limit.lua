@@ -28,9 +28,12 @@ end
 if op == 'read' then return {ok, old or '', T[1], T[2]} end
 
 -- swap: what was used, if it is still as A[6]; A[7] is new, and A[8] the time until it
--- is as if it had never been used, in milliseconds; 0: never.
+-- is as if it had never been used, in milliseconds; 0: never. A[9]: something is given back, which is
+-- done although the server's memory is full, since it takes the room of what was used: Redis
+-- refuses a script that takes memory only at its first write, and this one takes none.
 if op == 'swap' then
   if (old or '') ~= A[6] then return {'again', old or '', T[1], T[2]} end
+  if old and A[9] == '1' then call('DEL', P .. '-') end
   if A[7] == '' then
     call('DEL', U)
   elseif A[8] == '0' then
