@@ -1,6 +1,7 @@
 package filehold
 
 import (
+	"context"
 	"io/fs"
 	"path/filepath"
 	"time"
@@ -94,6 +95,13 @@ func Claims(d driver.Driver) (n int) {
 
 // Fail tells the clients of d's directory of a failure in the background.
 func Fail(d driver.Driver, err error) { d.(*client).e.failed("a test", err) }
+
+// Hang begins a call that does not end before end is called, as one that waits for a disk.
+func Hang(d driver.Driver) (end func(), err error) {
+	c := d.(*client)
+	_, err = c.begin(context.Background())
+	return c.end, err
+}
 
 // Calls is how many calls of a driver are under way.
 func Calls(d driver.Driver) int {
