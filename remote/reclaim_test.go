@@ -73,7 +73,7 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// The same of one that is merely silent, and whose name is wanted within the grace.
+// The same of one that is merely silent, where its name is wanted within the grace.
 func TestReclaim_Silent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := remote.Open(bubbleNode(t).client())

@@ -60,7 +60,7 @@ func (f crampedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// crampedGroup is a group whose disks can be full, for a bubble of fake time.
+// crampedGroup is a group with disks that can be full, for a bubble of fake time.
 func crampedGroup(t *testing.T, n int, change ...func(*server.Config)) (*group, []*cramped) {
 	t.Helper()
 	g := &group{t: t, cfgs: founderConfigs(t, n)}
