@@ -22,15 +22,15 @@ import (
 )
 
 // cutOff is the backend of a program that is stopped at its nth change: that one, done or not,
-// and all calls after it have no answer. Reads are not counted, because how often a runner
-// reads between two changes depends on what one look finds; a program that goes on is tried
-// without the answer to each of its calls.
+// and all calls after it have no answer. How often a runner reads between two changes
+// depends on what one look finds: where reads count, no n is sure to be a certain change.
 type cutOff struct {
 	driver.Driver
 	calls atomic.Int64
 	at    int64
 	done  bool // the nth call is done
 	goOn  bool // the program is not stopped: only that call has no answer
+	reads bool // they count, too
 	cut   chan struct{}
 	once  sync.Once
 }
@@ -38,14 +38,14 @@ type cutOff struct {
 // call makes one call, unless the program is stopped.
 func call[T any](c *cutOff, change bool, f func() (T, error)) (T, error) {
 	var none T
-	n := c.calls.Load()
-	if change || c.goOn {
+	n, counts := c.calls.Load(), change || c.reads
+	if counts {
 		n = c.calls.Add(1)
 	}
-	if n < c.at || c.goOn && n > c.at {
+	if n < c.at || c.goOn && (n > c.at || !counts) {
 		return f()
 	}
-	if n == c.at && c.done && (change || c.goOn) {
+	if n == c.at && c.done && counts {
 		_, _ = f()
 	}
 	c.once.Do(func() { close(c.cut) })
@@ -180,32 +180,37 @@ func stopEachStep(t *testing.T, url string) {
 	}
 }
 
-// A runner gets no answer to one of its transactions, which is done: it goes on all the same, and
+// A runner gets no answer to one of its calls, which is done: it goes on all the same, and
 // nothing is done twice.
 func TestAnswerLost_EachStep(t *testing.T) {
-	for at := int64(1); ; at++ {
-		url := fmt.Sprintf("mem://%s-%d", t.Name(), at)
-		d, err := driver.Open(t.Context(), url)
-		ok(t, err)
-		c := &cutOff{Driver: d, at: at, done: true, goOn: true, cut: make(chan struct{})}
-		first, err := holdfast.New(c)
-		ok(t, err)
-		other := backends.Client(t, url)
-		o := &outside{t: t, starts: map[string]int{}}
-		r := submit(t, pipelines(t, run.Config{Space: other, Runner: o.program()}), steps())
-		s, err := pipelines(t, run.Config{Space: first, Runner: o.program(), Recheck: 50 * time.Millisecond}).Run(t.Context(), r)
-		if err != nil && !errors.Is(err, holdfast.ErrUnavailable) { // that of its very first calls
-			t.Errorf("without the answer to call %d: %v", at, err)
-		}
-		if err == nil && (s.Status != pipeline.Done || o.starts["deploy"] != 1) {
-			t.Errorf("without the answer to call %d: started %v, %+v", at, o.starts, s)
-		}
-		ok(t, first.Close())
-		nothingHeld(t, other, r)
-		if !isClosed(c.cut) {
-			break
+	for _, reads := range []bool{false, true} {
+		for at := int64(1); loseAnswer(t, at, reads); at++ {
 		}
 	}
+}
+
+// loseAnswer reports whether there was such a call.
+func loseAnswer(t *testing.T, at int64, reads bool) bool {
+	t.Helper()
+	url := fmt.Sprintf("mem://%s-%d-%t", t.Name(), at, reads)
+	d, err := driver.Open(t.Context(), url)
+	ok(t, err)
+	c := &cutOff{Driver: d, at: at, done: true, goOn: true, reads: reads, cut: make(chan struct{})}
+	first, err := holdfast.New(c)
+	ok(t, err)
+	other := backends.Client(t, url)
+	o := &outside{t: t, starts: map[string]int{}}
+	r := submit(t, pipelines(t, run.Config{Space: other, Runner: o.program()}), steps())
+	s, err := pipelines(t, run.Config{Space: first, Runner: o.program(), Recheck: 50 * time.Millisecond}).Run(t.Context(), r)
+	if err != nil && !errors.Is(err, holdfast.ErrUnavailable) { // that of its very first calls
+		t.Errorf("without the answer to call %d: %v", at, err)
+	}
+	if err == nil && (s.Status != pipeline.Done || o.starts["deploy"] != 1) {
+		t.Errorf("without the answer to call %d: started %v, %+v", at, o.starts, s)
+	}
+	ok(t, first.Close())
+	nothingHeld(t, other, r)
+	return isClosed(c.cut)
 }
 
 // stopAt runs a run to its end by two runners, the first of which is stopped.
