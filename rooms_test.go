@@ -80,7 +80,6 @@ var rooms = map[string]room{
 	"internal/measure":                     {inside: true},
 	"internal/middleware":                  {own: "limit", inside: true},
 	"internal/mutate":                      {inside: true},
-	"internal/nap":                         {foreign: "golang.org/x/sys", inside: true},
 	"internal/natsconn":                    {own: "driver internal/trust", foreign: "github.com/nats-io/nats.go", inside: true},
 	"internal/node/address":                {pure: true},
 	"internal/node/admission":              {own: "internal/core", pure: true},
@@ -114,7 +113,7 @@ var rooms = map[string]room{
 	"limit/limitlocal":                     {own: "limit"},
 	"memhold":                              {own: ". driver internal/client internal/core internal/session internal/watch"},
 	"natshold":                             {own: "driver driver/onstore internal/natsconn internal/trust", foreign: "github.com/nats-io/nats.go"},
-	"pghold":                               {own: ". driver internal/barrier internal/limits internal/nap limit", foreign: "github.com/jackc/pgx/v5"},
+	"pghold":                               {own: ". driver internal/barrier internal/limits limit", foreign: "github.com/jackc/pgx/v5"},
 	"pipeline":                             {own: "guard", pure: true},
 	"pipeline/run":                         {own: ". driver guard guard/gather limit pipeline"},
 	"proto/holdfast/edge/v1":               {foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
@@ -354,7 +353,7 @@ func hasExample(f *ast.File) bool {
 
 // patient lists where tests may sleep between two looks at something outside
 // their process (the kernel too), which sends no event.
-var patient = set("edge/natslink filehold internal/nap internal/services memhold natshold pghold redishold server")
+var patient = set("edge/natslink filehold internal/services memhold natshold pghold redishold server")
 
 // Tests here wait for events, or run in fake time; and they all run.
 func TestTestsNeitherSleepNorSkip(t *testing.T) {

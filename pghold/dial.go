@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
-	"github.com/holdfast-io/holdfast/internal/nap"
 )
 
 // defaultSlice is how long one wait in the server lasts before it is begun anew: an
@@ -53,7 +51,7 @@ func (c *client) dial(ctx context.Context, waits bool) (*pgLink, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.conn, l.nap = conn, nap.On(conn.PgConn().Conn())
+	l.conn = conn
 	if err := l.prepare(ctx); err != nil {
 		c.hangUp(conn)
 		return nil, failed(ctx, err)
@@ -82,7 +80,6 @@ func (c *client) connect(caller context.Context, heard func(*pgconn.Notification
 			return nil, unreachable(err)
 		}
 	}
-	cfg.DialFunc = nappable(cfg.DialFunc)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, failed(caller, err)
@@ -94,17 +91,6 @@ func (c *client) connect(caller context.Context, heard func(*pgconn.Notification
 		}
 	}
 	return conn, nil
-}
-
-// nappable has connections be such that a caller can nap on them.
-func nappable(dial pgconn.DialFunc) pgconn.DialFunc {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return nap.NewConn(conn), nil
-	}
 }
 
 func (c *client) hangUp(conn *pgx.Conn) {

@@ -14,8 +14,7 @@ import (
 )
 
 // grace is how long a caller reads the answer to its question itself, up to twice
-// as long, or a nap if that is longer (up to 30 ms). Until then it heeds neither
-// its context nor the end of the Space.
+// as long. Until then it heeds neither its context nor the end of the Space.
 const grace = 5 * time.Millisecond
 
 // ask puts a question to the server: if the link is free the caller itself does,
@@ -57,7 +56,6 @@ func (l *pgLink) askNow(j *job, sd *pgconn.StatementDescription, args []any) {
 	}
 	err := l.limit(grace, 2*grace)
 	if err == nil {
-		l.nap()
 		err = l.receive(j)
 	}
 	switch {

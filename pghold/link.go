@@ -62,7 +62,6 @@ type pgLink struct {
 	// builder has the question that a caller asks itself; its memory is used again.
 	builder pgx.ExtendedQueryBuilder
 	small   []byte
-	nap     func() // sleeps until an answer comes, or for a moment
 	// until is the deadline for what is read; zero: none.
 	until time.Time
 
