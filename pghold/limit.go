@@ -80,7 +80,7 @@ func (c *client) usage(ctx context.Context, r *driver.LimitRequest) (k limits.Kn
 		case err != nil:
 			return k, u, err
 		case u.state == "rate":
-			if k, err = limits.Agreed(u.rate, r); err != nil {
+			if k, fresh, err = limits.Agreed(u.rate, r); err != nil {
 				return k, u, err
 			}
 			continue

@@ -59,12 +59,12 @@ func (c *client) leftOver(reply []string) {
 func (c *client) limiter(ctx context.Context, r *driver.LimitRequest) (limits.Known, []string, error) {
 	k, fresh := c.rates.Guess(r)
 	for {
-		reply, err := c.call(ctx, limitScript, limitArgs(k, fresh.Text, r)...)
+		reply, err := c.askLimiter(ctx, limitArgs(k, fresh.Text, r))
 		switch {
 		case err != nil:
 			return k, nil, err
 		case reply[0] == "rate":
-			if k, err = limits.Agreed(reply[1], r); err != nil {
+			if k, fresh, err = limits.Agreed(reply[1], r); err != nil {
 				return k, nil, err
 			}
 			continue
@@ -76,20 +76,37 @@ func (c *client) limiter(ctx context.Context, r *driver.LimitRequest) (limits.Kn
 	}
 }
 
-// limitArgs are those of the script: to take from a bucket, or to read.
-func limitArgs(k limits.Known, make string, r *driver.LimitRequest) []string {
-	if !limits.Takes(k.Rate, r) {
-		return []string{"read", r.Name, r.Key, k.Text, make}
+// askLimiter runs the script, together with what others of the program ask just now.
+func (c *client) askLimiter(ctx context.Context, args []string) ([]string, error) {
+	_, reply, err := c.rc.quick(ctx, limitScript, c.keys, args)
+	if err != nil {
+		return nil, failure(ctx, err)
 	}
-	args := []string{"take", r.Name, r.Key, k.Text, make, strconv.FormatInt(k.Rate.Count, 10)}
-	for _, n := range []int64{r.Cost, k.Rate.Limit(), limits.Lacks(k.Rate)} {
+	return reply, nil
+}
+
+// limitArgs are those of the script: to take from a bucket, or to read. What is
+// seldom asked for stands at the end, and is left out if it is nothing.
+func limitArgs(k limits.Known, fresh string, r *driver.LimitRequest) []string {
+	if !limits.Takes(k.Rate, r) {
+		return []string{"read", r.Name, r.Key, k.Text, fresh}
+	}
+	args := append(make([]string, 0, 20), "take", r.Name, r.Key, k.Text, fresh, strconv.FormatInt(k.Rate.Count, 10), bit(r.Cost > 0))
+	fill := func(n int64) {
 		ns, part := k.Rate.Fill(n)
 		args = append(args, seconds(ns), nanoseconds(ns), strconv.FormatInt(part, 10))
 	}
+	fill(r.Cost)
+	fill(k.Rate.Limit())
+	lacks := limits.Lacks(k.Rate)
+	if lacks == 0 && r.Wait <= 0 && r.Ahead <= 0 {
+		return args
+	}
+	fill(lacks)
 	for _, d := range []time.Duration{max(r.Wait, 0), max(r.Ahead, 0)} {
 		args = append(args, seconds(int64(d)), nanoseconds(int64(d)))
 	}
-	return append(args, bit(r.Cost > 0))
+	return args
 }
 
 const second = int64(time.Second)

@@ -40,16 +40,20 @@ func Fresh(r *driver.LimitRequest) Known {
 	return Known{hex.EncodeToString(r.ID[:]) + " " + string(text), r.Rate}
 }
 
-// Agreed is the rate that the engine has, if r says the same; "": it has none.
-func Agreed(text string, r *driver.LimitRequest) (k Known, err error) {
-	if k.Text = text; text != "" {
-		_, rate, _ := strings.Cut(text, " ")
-		if err := json.Unmarshal([]byte(rate), &k.Rate); err != nil || len(text) <= epochLength {
-			return k, fmt.Errorf("the engine has %q for a rate: another version wrote it", text)
-		}
+// Agreed is the rate that the engine has, if r says the same; "": it has none, and fresh is
+// what to make of r.
+func Agreed(text string, r *driver.LimitRequest) (has, fresh Known, err error) {
+	if text == "" {
+		_, err = Agree(has.Rate, false, r)
+		return Known{Rate: r.Rate}, Fresh(r), err
 	}
-	_, err = Agree(k.Rate, text != "", r)
-	return k, err
+	has.Text = text
+	_, rate, _ := strings.Cut(text, " ")
+	if err := json.Unmarshal([]byte(rate), &has.Rate); err != nil || len(text) <= epochLength {
+		return has, fresh, fmt.Errorf("the engine has %q for a rate: another version wrote it", text)
+	}
+	_, err = Agree(has.Rate, true, r)
+	return has, fresh, err
 }
 
 // maxKnown bounds how many rates a client remembers.
@@ -61,19 +65,16 @@ type Rates struct {
 	byName map[string]Known
 }
 
-// Guess is what the engine has, as far as is known, and what to make of r if it has
+// Guess is what the engine has, as far as is known, and else what to make of r if it has
 // none: both may be empty.
 func (s *Rates) Guess(r *driver.LimitRequest) (has, fresh Known) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	has = s.byName[r.Name]
-	if r.Rate.Count == 0 {
+	if r.Rate.Count == 0 || has.Rate.Equal(r.Rate) {
 		return has, fresh
 	}
-	if !has.Rate.Equal(r.Rate) {
-		has = Known{Rate: r.Rate}
-	}
-	return has, Fresh(r)
+	return Known{Rate: r.Rate}, Fresh(r)
 }
 
 // Note remembers what the engine has.
