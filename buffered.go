@@ -44,8 +44,9 @@ type flush[N int64 | uint64] struct {
 }
 
 // Buffered counts in the process and flushes when threshold is reached (as an
-// absolute amount; at least 1) and no later than interval after the first Add
-// that is not flushed. Close it to flush the rest.
+// absolute amount; at least 1) and no later than interval (1 millisecond to 100
+// years) after the first Add that is not flushed; what is out of range is ErrInvalid
+// by every Add. Close it to flush the rest.
 func (c *Counter) Buffered(threshold int64, interval time.Duration) *BufferedCounter[int64] {
 	return buffered[int64](c.c, uint64(max(threshold, 0)), interval)
 }

@@ -28,8 +28,8 @@
 //     held. Making one does no I/O; it is safe for concurrent use.
 //   - A [Hold] is a turn in your hand. It can be lost: a machine that sleeps, a
 //     network that is cut, an operator that decides so. [Hold.Err] is nil
-//     exactly while it lasts, [Hold.Done] and a context made by [Hold.Bind] end
-//     with it.
+//     as long as it lasts, as far as this program can know; [Hold.Done] and a
+//     context made by [Hold.Bind] end with it.
 //   - A [Token] orders the turns of a name. A holder that was stopped between
 //     its last look and its write cannot know that it lost; the receiver of
 //     the write can, by refusing older tokens. Package fence does so.

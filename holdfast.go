@@ -21,6 +21,11 @@ type Space struct {
 // Open opens the backend that url names, such as "file:///var/lock/app",
 // "redis://host" or "mem:". The backend's package has to be imported; package
 // all imports every one. A password in url appears in no error.
+//
+// Open connects to redis: and nats:, and to most of the servers of redlock:, and fails
+// if they do not answer; it opens the directory of file: and starts the node of embed:.
+// On postgres: and holdfast: the first call connects: use [Space.Ping] to learn at the
+// start whether the server is there. ctx bounds the opening, not the life of the Space.
 func Open(ctx context.Context, url string, opts ...Option) (*Space, error) {
 	d, err := driver.Open(ctx, url)
 	if err != nil {
@@ -70,8 +75,9 @@ func (r *spaceState) checkRequired(want []Feature) error {
 }
 
 // Sub returns the part of the Space with names that begin with prefix: what it is
-// asked for and what it tells (List, Watch, keys) goes without the prefix. It
-// shares everything with s; closing it does nothing.
+// asked for and what it tells (List, Watch, keys) goes without the prefix. The prefix
+// is put before a name as it is: s.Sub("a").Mutex("b") is "ab", s.Sub("a/").Mutex("b")
+// is "a/b". It shares everything with s; closing it does nothing.
 func (s *Space) Sub(prefix string) *Space {
 	return &Space{r: s.r, prefix: s.prefix + prefix, cfg: s.cfg, sub: true}
 }

@@ -48,7 +48,9 @@ func (k *KV) Get(ctx context.Context, key string) (Entry, error) {
 	return res.Results[0].Entries[0], nil
 }
 
-// Put sets a key and returns the revision of the change.
+// Put sets a key and returns the revision of the change. Keep values small: on mem:,
+// embed:, holdfast: and file: the whole request has at most 64 KiB, on nats: what the
+// server's max_payload allows, 1 MB unless set; more is ErrInvalid.
 func (k *KV) Put(ctx context.Context, key string, value []byte, opts ...PutOption) (Revision, error) {
 	res, err := k.one(ctx, "put", key, nil, PutOp(key, value, opts...))
 	return res.Revision, err

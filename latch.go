@@ -14,7 +14,8 @@ type Latch struct {
 }
 
 // Latch names a latch; it does no I/O. The first CountDown or Wait with a count makes it;
-// count 0 means that it has to exist.
+// the count of later ones is ignored. Count 0 means that it has to exist, else ErrNotFound;
+// one below 0 is ErrInvalid.
 func (s *Space) Latch(name string, count int64) *Latch {
 	l := &Latch{s.lockable(name, nil), count}
 	if count < 0 {
@@ -23,7 +24,8 @@ func (s *Space) Latch(name string, count int64) *Latch {
 	return l
 }
 
-// CountDown takes n off the count and tells what is left; 0: the latch is open.
+// CountDown takes n off the count and tells what is left; 0: the latch is open. An n that is
+// more than what is left opens it; one below 1 is ErrInvalid.
 func (l *Latch) CountDown(ctx context.Context, n int64) (left int64, err error) {
 	if n < 1 {
 		return 0, wrap("count down", l.l.name, invalid("the step %d is below 1; Left only looks", n))

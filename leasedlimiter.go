@@ -19,17 +19,21 @@ import (
 // A block is what a key needs in a quarter of a second, taken so far ahead, and the next one is
 // fetched when half of it is used. Where the rate does not allow it at once it comes
 // later, in the order in which programs asked, and until then the program refuses
-// without asking; where the backend refuses, it is asked again a second later at the
-// latest. What is above twice the need of the last second or two is given back,
-// all of it when no caller has asked for the key for so long, and by Close; if it is certain that
-// the backend was not told, because it was away, a second later, and so on. What it may have been
-// told without an answer passes unused.
+// without asking. Where the backend refuses, it is asked again a second later at the
+// latest.
 //
-// A program that is killed or stopped has its block no longer than the rate allows: that
-// of a bucket passes by itself, soon after the time for which it was taken, that of a
-// window with the window. With a sliding window or log, and of a bucket's whole burst,
-// nothing can be used later than it was taken, so that every decision asks the backend; and
-// so do callers that get a block after its time has passed.
+// What is above twice the need of the last second or two is given back; all of it, when no
+// caller has asked for the key for so long, and by Close. If it is certain that the backend
+// was not told, because it was away, that is repeated a second later, and so on. What the
+// backend may have been told without an answer passes unused.
+//
+// A program that is killed or stopped has its block no longer than the rate allows: the block
+// of a bucket passes by itself, soon after the time for which it was taken; the block of a
+// window passes with the window.
+//
+// Every decision asks the backend where nothing can be used later than it was taken: with a
+// sliding window, with a log, and when a bucket's whole burst is asked for. So does a caller
+// that gets a block after its time has passed.
 type LeasedLimiter struct {
 	l *Limiter
 

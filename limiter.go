@@ -165,16 +165,18 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 
 // WaitN is [Limiter.Wait] for a cost of n. Callers are served in the order in which
 // they ask: of GCRA and token bucket over all programs, of the others within a
-// Space, but that those for which there is room ask together: if another program
-// takes some of it meanwhile, a later one may be served before an earlier one.
-// If the wait would be longer than ctx allows, it fails at once with
-// context.DeadlineExceeded, and [RetryAfter] says how long it would be; what those
-// take that wait before it in the Space is not known to that, so that behind them a
-// caller may wait until ctx ends. A caller
-// that leaves gives back what it took unless others wait behind it: when those of the
-// Space have left, too, and else its share passes unused. That is done in the background, one caller after the other, and
-// until it is, what it took counts; so it does if the backend is away meanwhile, or the
-// Space is closed.
+// Space. Of those others, the callers for which there is room ask together: if another
+// program takes some of it meanwhile, a later caller may be served before an earlier one.
+//
+// If the wait would be longer than ctx allows, WaitN fails at once with
+// context.DeadlineExceeded, and [RetryAfter] says how long it would be. What the callers
+// before it in the Space will take is not part of that estimate: behind them a caller may
+// wait until ctx ends.
+//
+// A caller that leaves gives back what it took. If others wait behind it, that is done
+// when those of the Space have left too; else its share passes unused. What it took is
+// given back in the background, one caller after the other, and counts until then. It
+// stays counted if the backend is away meanwhile, or the Space is closed.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	p, err := l.inTurn(ctx, key, n)
 	if err != nil {

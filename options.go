@@ -43,7 +43,10 @@ func given[O any](opts []O) iter.Seq[O] {
 
 // TTL is how long a session outlives its last renewal: 1 second to 24
 // hours, 30 seconds unless set. A shorter one frees a crashed holder's names
-// sooner and tolerates only shorter outages. Backends may narrow the range. On files and
+// sooner and tolerates only shorter outages. Backends may narrow the range: a
+// group of Holdfast nodes takes 5 seconds at least unless its server.Config.MinTTL says
+// otherwise, a node alone 1 second, and less is ErrInvalid by the first call that
+// opens a session. On files and
 // PostgreSQL the TTL is ignored: the kernel or the connection tells that a holder has
 // ended. Holds that differ in it do not share a session, so keep it to a few distinct values.
 type TTL time.Duration
@@ -54,8 +57,8 @@ func (t TTL) hold(c *config) {
 	c.spec.TTL, c.ttlSet = time.Duration(t), true
 }
 
-// Owner names the holder for people; it decides nothing. The default is
-// host/pid/program. Holds that differ in it do not share a session, and a session is renewed
+// Owner names the holder for people; it decides nothing. It is text of up to 512
+// bytes without control characters; the default is host/pid/program. Holds that differ in it do not share a session, and a session is renewed
 // until its Space is closed: keep it to a few distinct values, and what differs by request
 // to a [Space.Session] that is ended.
 type Owner string
@@ -73,19 +76,24 @@ func (m Meta) session(c *config) { m.hold(c) }
 func (m Meta) hold(c *config)    { c.spec.Meta = string(m) }
 
 // MaxHold ends a hold this long after its grant or last [Hold.Extend], however
-// alive its holder is. 0: never.
+// alive its holder is: 1 millisecond to 100 years; 0, the default: never. Backends
+// without the feature "max-hold" refuse it with errors.ErrUnsupported.
 type MaxHold time.Duration
 
 func (d MaxHold) hold(c *config) { c.maxHold = time.Duration(d) }
 
-// MinHold keeps a name taken this long after its grant, released or not: a job
-// that must run once a slot survives clocks that differ by less.
+// MinHold keeps a name taken this long after its grant, released or not, so that a
+// job which several machines start at noon by their own clocks runs once: give more
+// than the clocks differ. 1 millisecond to 100 years; 0, the default: not at all.
+// Backends without the feature "min-hold" refuse it with errors.ErrUnsupported.
 type MinHold time.Duration
 
 func (d MinHold) hold(c *config) { c.minHold = time.Duration(d) }
 
 // Delay keeps a name from everybody this long after it was lost (not after a
-// release), for what the lost holder still has in flight. It begins when the backend ends
+// release), for what the lost holder still has in flight: 1 millisecond to 100 years;
+// 0, the default: not at all. Backends without the feature "delay" refuse it with
+// errors.ErrUnsupported. It begins when the backend ends
 // the hold, by its TTL or its [MaxHold], which is a little after its holder's own
 // deadline; what shares its session is not free before that either. [Hold.Release],
 // also of a hold that was forced, [Session.Revoke] and [Space.Close] give back what was
@@ -179,7 +187,9 @@ func Require(features ...Feature) Option {
 	return openFunc(func(s *setup) { s.require = append(s.require, features...) })
 }
 
-// Expire ends a key this long after it was put, without a session.
+// Expire ends a key this long after it was put, without a session: 1 millisecond to
+// 100 years; anything else, 0 too, is ErrInvalid. Without it a key has no end of its
+// own. How late the end is told differs by backend: docs/backends.md.
 type Expire time.Duration
 
 func (d Expire) put(p *putting) { p.expire, p.expireSet = time.Duration(d), true }

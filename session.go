@@ -49,7 +49,8 @@ func (s *Session) ID() SessionID { return s.session.ID }
 // Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.session.Done() }
 
-// Err is nil exactly as long as the session lasts; it compares the clock.
+// Err is nil as long as the session lasts, as far as this program can know; it
+// compares the clock. See [Hold.Err] about when it is late.
 func (s *Session) Err() error {
 	err := s.session.Err()
 	switch {

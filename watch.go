@@ -38,8 +38,11 @@ func WithPrevious() WatchOption { return watchFunc(func(r *driver.WatchRequest) 
 
 // Watch yields what happens to names and keys that begin with prefix, in order,
 // until ctx ends, which is no error. from is the first revision wanted; 0 is
-// from now on. The first event is watch:ready, with the revision from which
-// everything follows. Where events are missing there is a watch:resync (read
+// from now on. Another one needs the feature "watch-history", else it is
+// errors.ErrUnsupported. A node keeps the newest 16,384 events or those with names
+// and values of 64 MiB, whichever are fewer, but its newest log entry whole; a
+// revision before that is ErrCompacted. The first event is watch:ready, with the
+// revision from which everything follows. Where events are missing there is a watch:resync (read
 // the state anew) or the error ErrCompacted: never a silent gap. An error is
 // the last pair.
 func (s *Space) Watch(ctx context.Context, prefix string, from Revision, opts ...WatchOption) iter.Seq2[Event, error] {

@@ -37,10 +37,13 @@ type Driver interface {
 
 	// Acquire takes all of r.Wants or none. With r.Try a busy name is ErrHeld
 	// at once; otherwise Acquire waits until ctx ends, or the session that it
-	// waits on. A wait on a latch or barrier is a grant too, and is released. What is left
-	// behind is taken back in the background, but a wait at a barrier, which others count:
-	// its Acquire returns when that is gone, or with the grant if all had come; if neither
-	// is known after 5 s the error is Unknown.
+	// waits on. A wait on a latch or barrier is a grant too, and is released.
+	//
+	// When ctx ends, Acquire returns at once, and the driver takes the request back in
+	// the background. A wait at a barrier is the exception, since the other parties
+	// count it: Acquire returns after the engine has said that the party left, or with
+	// the grant if all parties had come. If the engine says neither within 5 s, the
+	// Outcome of the error is Unknown.
 	Acquire(ctx context.Context, r *Request) (Grant, error)
 	// Inspect tells holders and waiters, by name.
 	Inspect(ctx context.Context, r *InspectRequest) (InspectReply, error)
@@ -54,19 +57,25 @@ type Driver interface {
 
 	// OpenSession opens a session of its own, not shared with other calls.
 	OpenSession(ctx context.Context, s Spec) (*Session, error)
-	// KeepSession renews l by hand for ttl (0: the one it has). The deadline only
+	// KeepSession renews s by hand for ttl (0: the one it has). The deadline only
 	// grows.
-	KeepSession(ctx context.Context, l *Session, ttl time.Duration) error
-	// EndSession revokes l with all that hangs on it; ErrLost if it had ended.
-	EndSession(ctx context.Context, l *Session) error
+	KeepSession(ctx context.Context, s *Session, ttl time.Duration) error
+	// EndSession revokes s with all that hangs on it; ErrLost if it had ended.
+	EndSession(ctx context.Context, s *Session) error
 	// SessionInfo tells what the engine knows of a session, by its id.
 	SessionInfo(ctx context.Context, r *SessionInfoRequest) (SessionInfo, error)
 
+	// Count changes a counter, or reads it, and tells the value afterwards.
 	Count(ctx context.Context, r *CountRequest) (CountReply, error)
+	// Reserve takes numbers of a sequence: no number is given twice.
 	Reserve(ctx context.Context, r *ReserveRequest) (ReserveReply, error)
+	// CountDown takes from a latch, never below 0, and makes it if it is not there and
+	// r has a count.
 	CountDown(ctx context.Context, r *CountDownRequest) (CountDownReply, error)
 	// Limit decides by the engine's clock, or by the caller's where it has none.
 	Limit(ctx context.Context, r *LimitRequest) (LimitReply, error)
+	// Txn reads and changes keys: all of it at one revision, or nothing. Without
+	// [FeatureTxn] it is asked about one key at a time, or a prefix that is only read.
 	Txn(ctx context.Context, r *TxnRequest) (*TxnReply, error)
 	// Watch yields a Ready event first, then everything that matches, in
 	// order. It ends with ctx, or with an error as its last pair.
@@ -197,8 +206,9 @@ type Spec struct {
 	Meta  string
 	// Manual: only KeepSession renews it.
 	Manual bool
-	// Policy and Grace say what becomes of its claims when the deadline passes;
-	// sessions of the library keep the zero value.
+	// Policy and Grace say what becomes of its claims when the deadline passes: the
+	// zero value unless the caller asked for ReclaimOnDemand or ReclaimNever, which
+	// needs [FeatureReclaim].
 	Policy Policy
 	Grace  time.Duration
 	_      struct{}

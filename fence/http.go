@@ -39,6 +39,10 @@ const (
 // let [Middleware.Target] say what the request is about. The resource is kept
 // until next returns: bound the time that a slow client can take to send its
 // body (http.Server.ReadTimeout).
+//
+// Danger: a gate believes the token. A caller that sends a token which it was not
+// granted, [MaxToken] at worst, has every later holder refused until Forget of the
+// gate: let only authenticated callers reach the handler.
 func Handler(gate Doer, next http.Handler) http.Handler {
 	return Middleware{Gate: gate}.Wrap(next)
 }

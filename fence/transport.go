@@ -19,7 +19,8 @@ import (
 //	client := &http.Client{Transport: &fence.Transport{}}
 //	ctx = fence.NewContext(ctx, fence.Pass{Resource: "accounts/7", Token: token})
 //
-// The headers go to whatever host the request goes to. A token is no secret.
+// The headers go to whatever host the request goes to. A token is no secret, and
+// no proof of a grant either: the other side believes it (see [Handler]).
 type Transport struct {
 	// Base sends the requests; nil: http.DefaultTransport.
 	Base http.RoundTripper

@@ -34,9 +34,11 @@ func init() {
 type Config struct {
 	// Endpoints are host:port of some or all nodes, at least one.
 	Endpoints []string
-	// Namespace is the tenant; "" is "default".
+	// Namespace keeps the names of one tenant apart from those of others; "" is
+	// "default". It is no protection: a client that reaches the server may name any.
 	Namespace string
-	// TLS is for connections to the server; nil: plain TCP.
+	// TLS is for connections to the server; nil: plain TCP, which anybody between
+	// the two can read and change.
 	TLS *tls.Config
 
 	host *host.Host // nil: the real machine

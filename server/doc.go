@@ -10,8 +10,8 @@
 // says so.
 //
 // [Server.Space] is the whole API on the node, in process; the URL embed:///dir
-// starts a node and opens one in one step. For other processes package api serves
-// it: the node speaks the messages of package session over a [Stream], and [Server.Look]
-// reads its machine. Methods with types of internal packages are for the
-// packages of this module; programs use the Space, or package remote.
+// starts a node and opens one in one step. For other processes package server/api
+// serves it on a port, where package remote and other clients find it. Methods with
+// types of internal packages ([Server.Look], those with a [Stream]) are for the packages
+// of this module; programs use the Space, or package remote.
 package server

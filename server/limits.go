@@ -27,8 +27,10 @@ type Limits struct {
 	// those that are being made at the same time are not counted.
 	Namespaces int
 	// Queue is how many commands may wait for the disk; default 16,384, more than
-	// one write of a fast disk takes. It fills in the order of package admission:
-	// keepalives and releases find room when nothing else does. A longer one lets
+	// one write of a fast disk takes. As it fills, new sessions are refused
+	// first, from five eighths of it on, then what takes or changes something, from
+	// three quarters on; keepalives, and what gives something back, may fill it whole.
+	// A longer one lets
 	// everybody wait longer when the node has too little processor time. One of 1
 	// would take nothing but those, and is refused.
 	Queue int

@@ -16,8 +16,9 @@ import (
 // Anew says how a cluster of one begins from an old state, in a directory of its
 // own; other nodes can join it. It forgets: all sessions are ended, events of
 // before cannot be watched any more, and what the old cluster did after the
-// state was saved is lost. Tokens never come again: the revision jumps to
-// Unix seconds · 2²⁰, to the nanosecond, of the first start, or by 2⁴⁰ if it is beyond that. So of
+// state was saved is lost. Tokens never come again: the revision jumps to the
+// Unix time of the first start in units of 2⁻²⁰ s, about a microsecond, or by 2⁴⁰ if it
+// is beyond that. So of
 // two clusters that begin from one state, or from two in any order, the one that is
 // started later has the greater tokens, by the wall clocks of the machines where they start.
 type Anew struct {
@@ -30,7 +31,8 @@ type Anew struct {
 	ClusterID uint64
 	// Peer and Client are the node's addresses, for other nodes and for clients.
 	Peer, Client string
-	// Wait is how long nothing is granted after the start; default not at all.
+	// Wait is how long nothing is granted after the start; default 0, not at all;
+	// negative is ErrInvalid.
 	//
 	// Danger: without it a client that does not know yet of its loss may still
 	// act while another is granted what it held, and only the token tells the
