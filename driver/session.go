@@ -29,97 +29,97 @@ type Session struct {
 
 // NewSession returns a session without a deadline.
 func NewSession(id SessionID, spec Spec) *Session {
-	l := &Session{ID: id, Spec: spec, done: make(chan struct{})}
-	l.ties.next, l.ties.prev = &l.ties, &l.ties
-	return l
+	s := &Session{ID: id, Spec: spec, done: make(chan struct{})}
+	s.ties.next, s.ties.prev = &s.ties, &s.ties
+	return s
 }
 
 // Extend notes that a request which was handed to the transport at sent (a time
 // of [Now]) was answered "good for ttl from when I got it".
-func (l *Session) Extend(sent time.Time, ttl time.Duration) {
+func (s *Session) Extend(sent time.Time, ttl time.Duration) {
 	d := deadline.Map(0, 0, int64(ttl), ttl)
-	l.MoveTo(sent.Add(time.Duration(d)))
+	s.MoveTo(sent.Add(time.Duration(d)))
 }
 
 // MoveTo sets the deadline, a time of [Now]; it only moves forward, and never
 // revives: a deadline that has passed ends the session, noticed or not.
-func (l *Session) MoveTo(d time.Time) {
+func (s *Session) MoveTo(d time.Time) {
 	now := Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.look(now)
-	if l.err == nil && d.After(l.deadline) {
-		l.deadline = d
-		l.wake(d.Sub(now))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look(now)
+	if s.err == nil && d.After(s.deadline) {
+		s.deadline = d
+		s.wake(d.Sub(now))
 	}
 }
 
-// wake has the clock looked at when the deadline has passed; l.mu is held.
-func (l *Session) wake(in time.Duration) {
-	if l.timer == nil {
-		l.timer = time.AfterFunc(in, func() { _ = l.Err() })
+// wake has the clock looked at when the deadline has passed; s.mu is held.
+func (s *Session) wake(in time.Duration) {
+	if s.timer == nil {
+		s.timer = time.AfterFunc(in, func() { _ = s.Err() })
 		return
 	}
-	l.timer.Reset(in)
+	s.timer.Reset(in)
 }
 
 // Err is nil exactly as long as the session lasts. It compares the clock, so that
 // a late timer does not prolong the session.
-func (l *Session) Err() error {
+func (s *Session) Err() error {
 	now := Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.look(now)
-	return l.err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look(now)
+	return s.err
 }
 
 // errDeadline is the cause when a session's own deadline ended it.
 const errDeadline = Kind("not renewed in time")
 
-// look ends the session if its deadline has passed; l.mu is held.
-func (l *Session) look(now time.Time) {
-	if l.err == nil && !l.deadline.IsZero() && !now.Before(l.deadline) {
-		l.end(&Error{Op: "keep session", Kind: ErrLost, Err: errDeadline})
+// look ends the session if its deadline has passed; s.mu is held.
+func (s *Session) look(now time.Time) {
+	if s.err == nil && !s.deadline.IsZero() && !now.Before(s.deadline) {
+		s.end(&Error{Op: "keep session", Kind: ErrLost, Err: errDeadline})
 	}
 }
 
 // End ends the session and every hold tied to it, once: however it ended, all of
 // them know when End returns. cause is what Err says from then on; nil means
 // ErrLost.
-func (l *Session) End(cause error) {
+func (s *Session) End(cause error) {
 	if cause == nil {
 		cause = ErrLost
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err == nil {
-		l.end(cause)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.end(cause)
 	}
 }
 
 // end is under the lock, so that no caller finds the session ended before its holds
-// know it: the next holder may be granted as soon as that is found. l.mu is held.
-func (l *Session) end(cause error) {
-	l.err = cause
-	if l.timer != nil {
-		l.timer.Stop()
+// know it: the next holder may be granted as soon as that is found. s.mu is held.
+func (s *Session) end(cause error) {
+	s.err = cause
+	if s.timer != nil {
+		s.timer.Stop()
 	}
-	for t := l.ties.next; t != &l.ties; t = l.ties.next {
+	for t := s.ties.next; t != &s.ties; t = s.ties.next {
 		t.cut()
 		t.end(cause)
 	}
-	close(l.done)
+	close(s.done)
 }
 
 // Done is closed when the session is over.
-func (l *Session) Done() <-chan struct{} { return l.done }
+func (s *Session) Done() <-chan struct{} { return s.done }
 
 // Deadline is when the session ends unless it is extended, a time of [Now];
 // false: it has none.
-func (l *Session) Deadline() (time.Time, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.deadline, !l.deadline.IsZero()
+func (s *Session) Deadline() (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deadline, !s.deadline.IsZero()
 }
 
 // Tie binds one hold to a session. The zero Tie is free; it lives inside the hold
@@ -130,30 +130,30 @@ type Tie struct {
 	end        func(error)
 }
 
-// To calls end once when l ends, at once if it has. A Tie serves one session. end
+// To calls end once when s ends, at once if it has. A Tie serves one session. end
 // runs with the session locked: it must not block, and not use the session or its
 // ties.
-func (t *Tie) To(l *Session, end func(error)) {
+func (t *Tie) To(s *Session, end func(error)) {
 	now := Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.look(now); l.err != nil {
-		end(l.err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.look(now); s.err != nil {
+		end(s.err)
 		return
 	}
-	t.session, t.end = l, end
-	t.next, t.prev = &l.ties, l.ties.prev
-	t.prev.next, l.ties.prev = t, t
+	t.session, t.end = s, end
+	t.next, t.prev = &s.ties, s.ties.prev
+	t.prev.next, s.ties.prev = t, t
 }
 
 // Untie forgets the hold; end will not be called any more.
 func (t *Tie) Untie() {
-	l := t.session
-	if l == nil {
+	s := t.session
+	if s == nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if t.next != nil {
 		t.cut()
 	}
