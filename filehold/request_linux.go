@@ -20,7 +20,6 @@ type request struct {
 	u    *user
 	seq  uint64
 	name string
-	lost func(cause error)
 	told chan core.Push // has room for one: what became of the wait
 }
 
@@ -94,7 +93,7 @@ func (e *engine) free(cmd *core.Command) error {
 
 // claim takes a want in the machine.
 func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (*request, uint64, error) {
-	k := &request{u: u, name: w.Name, lost: r.Lost, told: make(chan core.Push, 1)}
+	k := &request{u: u, name: w.Name, told: make(chan core.Push, 1)}
 	o := &order{cmd: core.Command{Op: core.OpAcquire, Value: r.Value, Wants: []core.Want{{
 		Name: w.Name, Kind: core.Kind(w.Kind), Mode: core.Mode(w.Mode), Weight: weight(w), Limit: w.Limit,
 	}}}}
