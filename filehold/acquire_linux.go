@@ -25,10 +25,10 @@ type hold struct {
 
 // piece is one name of a hold: a lock file or a claim.
 type piece struct {
-	lock    *lock
-	request *request
-	token   uint64
-	want    int // which of the wants
+	lock  *lock
+	claim *machineClaim
+	token uint64
+	want  int // which of the wants
 }
 
 var _ driver.Handle = (*hold)(nil)
@@ -82,7 +82,7 @@ func (c *client) takeOne(ctx context.Context, u *user, w *driver.Want, r *driver
 		return piece{lock: k, token: k.token}, nil
 	}
 	k, token, err := c.claim(ctx, u, w, r)
-	return piece{request: k, token: token}, err
+	return piece{claim: k, token: token}, err
 }
 
 // grant tells the tokens in the order of the wants.
@@ -181,8 +181,8 @@ func (h *hold) free(ctx context.Context) error {
 }
 
 func (p *piece) release(ctx context.Context) error {
-	if p.request != nil {
-		return p.request.release(ctx)
+	if p.claim != nil {
+		return p.claim.release(ctx)
 	}
 	if !p.lock.release(context.Background()) {
 		return convert.Refusal(core.CodeLost, "")
@@ -198,10 +198,10 @@ func (h *hold) Change(ctx context.Context, ch driver.Change) (driver.Grant, erro
 	}
 	defer h.c.end()
 	p := h.only()
-	if p.request == nil {
+	if p.claim == nil {
 		return driver.Grant{}, errors.ErrUnsupported
 	}
-	k := p.request
+	k := p.claim
 	o := &order{cmd: core.Command{Target: k.seq}}
 	switch {
 	case ch.Proclaim != nil:

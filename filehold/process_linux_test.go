@@ -105,9 +105,9 @@ func TestKilledHolder(t *testing.T) {
 	}
 }
 
-// Somebody who has the pipe's lock and does not bury the dead, since he was
+// A process that has the lock of the pipe and does not end the holds of a killed one, because it was
 // stopped just then, keeps nobody waiting for ever.
-func TestKilledHolder_NotBuried(t *testing.T) {
+func TestKilledHolder_NotEnded(t *testing.T) {
 	dir := t.TempDir()
 	s := lonely(t, dir)
 	pipes := func() []string {

@@ -18,8 +18,8 @@ type user struct {
 	c       *client // nil: the engine's own
 	id      core.SessionID
 	session *driver.Session
-	seq     uint64              // of its last command; guarded by e.mu
-	waits   map[uint64]*request // by number; guarded by e.mu
+	seq     uint64                   // of its last command; guarded by e.mu
+	waits   map[uint64]*machineClaim // by number; guarded by e.mu
 
 	mu    sync.Mutex
 	locks map[*lock]struct{} // lock files held under it
@@ -28,7 +28,7 @@ type user struct {
 
 // openUser opens a session. The store is locked, e.mu is held.
 func (e *engine) openUser(c *client, spec driver.Spec) (*user, error) {
-	u := &user{e: e, c: c, id: e.newSessionID(), waits: map[uint64]*request{}, locks: map[*lock]struct{}{}}
+	u := &user{e: e, c: c, id: e.newSessionID(), waits: map[uint64]*machineClaim{}, locks: map[*lock]struct{}{}}
 	u.session = driver.NewSession(driver.SessionID(u.id), spec)
 	f := core.Frame{Session: u.id, Commands: []core.Command{{
 		Op: core.OpOpen, TTL: int64(forever), Owner: spec.Owner, Meta: spec.Meta, Flags: core.Fleeting,

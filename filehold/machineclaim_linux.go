@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-io/holdfast/internal/filelog"
 )
 
-// request is a claim in the machine: of a semaphore, an election, a latch or a
+// machineClaim is a claim in the machine: of a semaphore, an election, a latch or a
 // barrier.
-type request struct {
+type machineClaim struct {
 	u    *user
 	seq  uint64
 	name string
@@ -92,8 +92,8 @@ func (e *engine) free(cmd *core.Command) error {
 }
 
 // claim takes a want in the machine.
-func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (*request, uint64, error) {
-	k := &request{u: u, name: w.Name, told: make(chan core.Push, 1)}
+func (c *client) claim(ctx context.Context, u *user, w *driver.Want, r *driver.Request) (*machineClaim, uint64, error) {
+	k := &machineClaim{u: u, name: w.Name, told: make(chan core.Push, 1)}
 	o := &order{cmd: core.Command{Op: core.OpAcquire, Value: r.Value, Wants: []core.Want{{
 		Name: w.Name, Kind: core.Kind(w.Kind), Mode: core.Mode(w.Mode), Weight: weight(w), Limit: w.Limit,
 	}}}}
@@ -144,7 +144,7 @@ func (e *engine) unblocked(ctx context.Context, o *order, ask func() error) func
 }
 
 // await waits for the grant of a claim that was submitted.
-func (c *client) await(ctx context.Context, k *request, o *order, r *driver.Request) (uint64, error) {
+func (c *client) await(ctx context.Context, k *machineClaim, o *order, r *driver.Request) (uint64, error) {
 	switch o.result.Code {
 	case core.CodeOK:
 		return o.result.Token, nil
@@ -184,7 +184,7 @@ func (c *client) await(ctx context.Context, k *request, o *order, r *driver.Requ
 }
 
 // maybeCounted is err of a claim that has waited: of a party others may have counted it.
-func (k *request) maybeCounted(r *driver.Request, err error) error {
+func (k *machineClaim) maybeCounted(r *driver.Request, err error) error {
 	if r.Wants[0].Kind != driver.Barrier {
 		return err
 	}
@@ -193,7 +193,7 @@ func (k *request) maybeCounted(r *driver.Request, err error) error {
 
 // leave takes a party back that others count, unless all had come before: that was told when the
 // log was read up to here.
-func (c *client) leave(ctx context.Context, k *request) (uint64, error) {
+func (c *client) leave(ctx context.Context, k *machineClaim) (uint64, error) {
 	leaving, cancel := barrier.Leaving(ctx)
 	defer cancel()
 	if err := k.cancel(leaving); err != nil {
@@ -211,13 +211,13 @@ func (c *client) leave(ctx context.Context, k *request) (uint64, error) {
 }
 
 // abandon has a claim taken back in the background.
-func (c *client) abandon(k *request) {
+func (c *client) abandon(k *machineClaim) {
 	c.e.ref()
 	go c.takeBack("cancel", k.name, k.cancel)
 }
 
 // cancel takes a claim back that nobody waits for any more, granted or not.
-func (k *request) cancel(ctx context.Context) error {
+func (k *machineClaim) cancel(ctx context.Context) error {
 	return k.u.submit(ctx, &order{cmd: core.Command{Op: core.OpCancel, Target: k.seq}}, nil)
 }
 
@@ -261,7 +261,7 @@ func (c *client) takeBackSoon(do func(context.Context) error) error {
 }
 
 // forget ends the interest in pushes.
-func (k *request) forget() {
+func (k *machineClaim) forget() {
 	k.u.e.mu.Lock()
 	defer k.u.e.mu.Unlock()
 	delete(k.u.waits, k.seq)
@@ -302,7 +302,7 @@ func weight(w *driver.Want) int64 {
 }
 
 // Release gives the claim back.
-func (k *request) release(ctx context.Context) error {
+func (k *machineClaim) release(ctx context.Context) error {
 	o := &order{cmd: core.Command{Op: core.OpRelease, Target: k.seq}}
 	if err := k.u.submit(ctx, o, nil); err != nil {
 		return err
