@@ -256,7 +256,7 @@ func cutString(b []byte) (s string, rest []byte, ok bool) {
 	return string(b[:size]), b[size:], true
 }
 
-// Change is a wish to change the membership: one step, or several at once, which
+// Change is a request to change the membership: one step, or several at once, which
 // take effect together.
 type Change struct {
 	Add     []Endpoint // as learners, which do not vote
@@ -272,7 +272,7 @@ type Change struct {
 	// caught up. The answer is the new number of the first, 8 bytes, little endian.
 	Replace []Endpoint
 	// Check and Unfreeze change no members: see [Node.Check] and [Node.Unfreeze]. They
-	// are an operator's wishes as well, and come alone. Ruler is the node that has what is
+	// are an operator's requests as well, and come alone. Ruler is the node that has what is
 	// right, if Unfreeze is set; 0: the leader.
 	Check, Unfreeze bool
 	Ruler           uint64

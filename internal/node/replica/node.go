@@ -342,7 +342,7 @@ func (n *Node) writeDoubt() {
 	n.out.Writes = append(n.out.Writes, w)
 }
 
-// append turns raft's wish into a write. One that has nothing to write still
+// append turns what raft asks for into a write. One that has nothing to write still
 // keeps its place behind those that have.
 func (n *Node) append(m *raftpb.Message) {
 	n.writeID++

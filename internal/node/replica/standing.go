@@ -325,7 +325,8 @@ func (s *standing) unready(c Change) string {
 	return ""
 }
 
-// leftover refuses a change after which those that answer now are no majority.
+// leftover refuses a change after which the voters that answer now are no majority (quorum):
+// the group could commit nothing any more, and not even take the change back.
 func (s *standing) leftover(c Change) string {
 	voters := s.voters(c)
 	moved := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return !s.moves(c, id, len(voters)) })
