@@ -141,8 +141,10 @@ func (c *Condition) moreText() string {
 		return fmt.Sprintf("the limit %q allows %d more of %q", c.Name, c.Amount, c.Other)
 	case KindKey:
 		return strings.TrimRight(fmt.Sprintf("the key %q %s %s", c.Name, c.Is, c.Other), " ")
+	case KindTimeWindow:
+		return "the time is " + c.Window.String()
 	}
-	return "the time is " + c.Window.String()
+	return fmt.Sprintf("a condition of the unknown kind %q", c.Kind)
 }
 
 // String is the window for people.

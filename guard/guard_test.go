@@ -6,8 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -259,6 +262,7 @@ func TestEachKind(t *testing.T) {
 		}
 		return when.UnixNano()
 	}
+	missing := leafKinds(t)
 	night := guard.During(guard.Window{From: 22 * time.Hour, To: 6 * time.Hour, Days: []time.Weekday{time.Friday}})
 	east := guard.During(guard.Window{From: 9 * time.Hour, To: 17 * time.Hour, Offset: 9 * time.Hour})
 	for _, tt := range []struct {
@@ -297,6 +301,7 @@ func TestEachKind(t *testing.T) {
 		{east, guard.Fact{Number: at("2026-11-14 00:00")}, guard.Fact{Number: at("2026-11-14 08:00")}},
 		{east, guard.Fact{Number: at("2026-11-14 07:59")}, guard.Fact{Number: at("2026-11-13 23:59")}},
 	} {
+		delete(missing, tt.c.Kind)
 		if err := tt.c.Check(); err != nil {
 			t.Error(err)
 		}
@@ -317,6 +322,40 @@ func TestEachKind(t *testing.T) {
 		if got := tt.c.RequiredInputs(); !reflect.DeepEqual(got, []guard.Input{in}) {
 			t.Errorf("%+v requires %v", tt.c, got)
 		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("there is no row for the kinds %v", slices.Sorted(maps.Keys(missing)))
+	}
+}
+
+// leafKinds are the kinds of leaves that condition.go declares.
+func leafKinds(t *testing.T) map[guard.Kind]bool {
+	t.Helper()
+	src, err := os.ReadFile("condition.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[guard.Kind]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\tKind\w+ +Kind = "(\w+)"$`).FindAllSubmatch(src, -1) {
+		kinds[guard.Kind(m[1])] = true
+	}
+	for _, composed := range []guard.Kind{guard.KindAll, guard.KindAny, guard.KindNot} {
+		if !kinds[composed] {
+			t.Fatalf("condition.go declares %v, and not %s", kinds, composed)
+		}
+		delete(kinds, composed)
+	}
+	return kinds
+}
+
+// TestUnknownKind: a leaf of a kind that nobody knows asks for nothing that could be found out, so
+// that it never passes, also if nobody has called Check.
+func TestUnknownKind(t *testing.T) {
+	c := guard.Condition{Kind: "moon_phase", Name: "full"}
+	now := guard.Inputs{{Source: guard.SourceClock}: {Is: true, Number: time.Now().UnixNano()}}
+	r := c.Evaluate(now)
+	if r.Outcome != guard.NeedsInput || !strings.Contains(r.Reasons[0].Want, "moon_phase") {
+		t.Errorf("%s", r)
 	}
 }
 

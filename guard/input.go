@@ -68,7 +68,8 @@ type Fact struct {
 // Inputs are the facts at hand; an absent one was not gathered.
 type Inputs map[Input]Fact
 
-// Input is the fact that a leaf asks for.
+// Input is the fact that a leaf asks for; of an unknown kind it is the zero Input, which no source
+// finds out.
 func (c *Condition) Input() Input {
 	switch c.Kind {
 	case KindLockFree, KindLockHeldBy:
@@ -97,8 +98,10 @@ func (c *Condition) Input() Input {
 		return Input{Source: SourceLimit, Name: c.Name, Other: c.Other}
 	case KindKey:
 		return Input{Source: SourceKey, Name: c.Name}
+	case KindTimeWindow:
+		return Input{Source: SourceClock}
 	}
-	return Input{Source: SourceClock}
+	return Input{}
 }
 
 // RequiredInputs are the facts that the condition takes, each once, in order.
