@@ -150,14 +150,13 @@ type arena struct {
 	most   time.Duration // that something was held after the runner was struck, beyond the end of the run
 }
 
-// arenas are the backends with what a runner can suffer there. What is held on files and at PostgreSQL is held as long
-// as its process is there, stopped or not: the others wait.
+// arenas are the backends with what a runner can suffer there.
 func arenas(t *testing.T, each func(a *arena)) {
 	for _, tt := range []struct {
 		backend string
 		sig     syscall.Signal
 	}{
-		{"file", syscall.SIGKILL}, {"PostgreSQL", syscall.SIGKILL}, {"node", syscall.SIGKILL}, {"node", syscall.SIGSTOP},
+		{"file", syscall.SIGKILL}, {"file", syscall.SIGSTOP}, {"PostgreSQL", syscall.SIGKILL}, {"PostgreSQL", syscall.SIGSTOP}, {"node", syscall.SIGKILL}, {"node", syscall.SIGSTOP},
 	} {
 		t.Run(tt.backend+" "+tt.sig.String(), func(t *testing.T) {
 			a := &arena{t: t, sig: tt.sig, url: backends.URL(t, tt.backend)}
@@ -328,7 +327,7 @@ func (k *round) play(first *exec.Cmd) {
 	wake := k.wake(first)
 	k.answered()
 	wake()
-	k.ends(second, "second", func() {})
+	k.ends(second, "second", wake)
 	k.ends(k.firstEnds, "first", wake)
 	k.judge()
 }
@@ -342,12 +341,32 @@ func (k *round) wake(first *exec.Cmd) func() {
 		_ = os.WriteFile(filepath.Join(k.dir, "awake"), nil, 0o600)
 		_ = syscall.Kill(first.Process.Pid, syscall.SIGCONT)
 	}
-	if k.early = rand.IntN(2) == 0; k.early {
-		soon := time.AfterFunc(rand.N(2*runnerTTL), goOn)
-		return func() { soon.Stop(); goOn() }
+	if k.early = k.keeps() || rand.IntN(2) == 0; k.early {
+		over := make(chan struct{})
+		go k.goOnSoon(rand.N(2*runnerTTL), goOn, over)
+		stop := sync.OnceFunc(func() { close(over) })
+		return func() { stop(); goOn() }
 	}
 	return goOn
 }
+
+// goOnSoon has a runner go on after a while. Where the others wait for it, again and again: it may be stopped later than that.
+func (k *round) goOnSoon(after time.Duration, goOn func(), over chan struct{}) {
+	for wait := time.After(after); ; wait = time.After(50 * time.Millisecond) {
+		select {
+		case <-wait:
+			goOn()
+		case <-over:
+			return
+		}
+		if !k.keeps() {
+			return
+		}
+	}
+}
+
+// keeps reports that what a process holds here it holds as long as it is there, stopped or not: the others wait.
+func (a *arena) keeps() bool { return !strings.HasPrefix(a.url, "holdfast:") }
 
 // answered waits for the end of the run, and answers what it asks.
 func (k *round) answered() {
