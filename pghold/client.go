@@ -53,7 +53,7 @@ type client struct {
 	waits    int            // links made for waits, or being made
 	dialling int            // of these, those being made
 	wanting  []chan dialled // callers that wait for one: no more than are being made
-	lines    map[Key]*waitQueue
+	queues   map[Key]*waitQueue
 	tokens   map[driver.Token]*rowClaim
 	early    []driver.Token // tokens that were forced before anybody here held with them
 	hub      hub
@@ -65,7 +65,7 @@ func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
 		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, graceAfterCrash: graceAfterCrash,
 		removing: make(chan struct{}, 1), fault: func(string, string, error) {},
-		links: map[*pgLink]struct{}{}, lines: map[Key]*waitQueue{}, tokens: map[driver.Token]*rowClaim{},
+		links: map[*pgLink]struct{}{}, queues: map[Key]*waitQueue{}, tokens: map[driver.Token]*rowClaim{},
 		hub: hub{watchers: map[*rowWatch]struct{}{}},
 	}
 	c.life, c.kill = context.WithCancel(context.Background())

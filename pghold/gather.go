@@ -129,19 +129,19 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 	var position int
 	session := c.sessionOn(l, cl.r)
 	err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
-		guard := int64(0)
+		waitersLock := int64(0)
 		if c.opts.Scope == SessionScope {
 			if !made && l.held[cl.key] != (tally{}) { // the connection would find the lock free
 				state = "unsure"
 				return nil
 			}
-			guard = l.waitersLockNew(cl.key)
+			waitersLock = l.waitersLockNew(cl.key)
 		}
 		err := q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
-			l.nonce, uuid(session.ID), session.Spec.Owner, []byte(session.Spec.Meta), !cl.r.Try, guard)...).
+			l.nonce, uuid(session.ID), session.Spec.Owner, []byte(session.Spec.Meta), !cl.r.Try, waitersLock)...).
 			Scan(&state, &token, &id, &position, &has)
 		cl.written = id != nil || err != nil && outcome(err) == driver.Unknown
-		return l.tidyWaitersLock(ctx, cl.key, guard, err)
+		return l.tidyWaitersLock(ctx, cl.key, waitersLock, err)
 	}, func() {
 		if id != nil {
 			c.ungather(cl, *id)

@@ -18,63 +18,63 @@ type waitQueue struct {
 	waiters []*waiter
 }
 
-// waiter is one claim in a line.
+// waiter is one claim in a queue.
 type waiter struct {
 	cl   *rowClaim
 	near chan struct{} // closed when it is one of the first that may wait in the server
 	turn chan struct{} // closed when it is the first
 }
 
-// ahead is how many of a line may wait in the server in session scope: the second is
+// ahead is how many of a queue may wait in the server in session scope: the second is
 // there already when the first is granted, so that the name never waits for a program.
 const ahead = 2
 
 func (c *client) enter(k Key) *waitQueue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ln := c.lines[k]
-	if ln == nil {
-		ln = &waitQueue{key: k, door: make(chan struct{}, 1)}
-		c.lines[k] = ln
+	wq := c.queues[k]
+	if wq == nil {
+		wq = &waitQueue{key: k, door: make(chan struct{}, 1)}
+		c.queues[k] = wq
 	}
-	ln.users++
-	return ln
+	wq.users++
+	return wq
 }
 
-func (c *client) leave(ln *waitQueue) {
+func (c *client) leave(wq *waitQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ln.users--; ln.users == 0 {
-		delete(c.lines, ln.key)
+	if wq.users--; wq.users == 0 {
+		delete(c.queues, wq.key)
 	}
 }
 
-// join puts a claim at the end of the line.
-func (c *client) join(ln *waitQueue, cl *rowClaim) *waiter {
+// join puts a claim at the end of the queue.
+func (c *client) join(wq *waitQueue, cl *rowClaim) *waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := &waiter{cl: cl, near: make(chan struct{}), turn: make(chan struct{})}
-	ln.waiters = append(ln.waiters, w)
-	if n := len(ln.waiters); n <= ahead {
-		c.call(ln, n-1)
+	wq.waiters = append(wq.waiters, w)
+	if n := len(wq.waiters); n <= ahead {
+		c.call(wq, n-1)
 	}
 	return w
 }
 
 // step takes a waiter out; others come nearer.
-func (c *client) step(ln *waitQueue, w *waiter) {
+func (c *client) step(wq *waitQueue, w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.Index(ln.waiters, w)
-	ln.waiters = slices.Delete(ln.waiters, i, i+1)
-	for n := i; n < min(ahead, len(ln.waiters)); n++ {
-		c.call(ln, n)
+	i := slices.Index(wq.waiters, w)
+	wq.waiters = slices.Delete(wq.waiters, i, i+1)
+	for n := i; n < min(ahead, len(wq.waiters)); n++ {
+		c.call(wq, n)
 	}
 }
 
-// call tells one of the first waiters of a line how near it is; the client is locked.
-func (c *client) call(ln *waitQueue, i int) {
-	w := ln.waiters[i]
+// call tells one of the first waiters of a queue how near it is; the client is locked.
+func (c *client) call(wq *waitQueue, i int) {
+	w := wq.waiters[i]
 	if i == 0 {
 		close(w.turn)
 	}
@@ -108,8 +108,8 @@ func (c *client) lock(ctx context.Context, cl *rowClaim) error {
 	}
 }
 
-// giveUp gives back what was granted to a caller that has gone: not before the one
-// a holder that ended with it has had its time, since the next one is not granted after a crash.
+// giveUp gives back what was granted to a caller that has gone, but not before a holder that ended
+// with the lock has had graceAfterCrash to notice: the next grant does not wait for that any more.
 func (c *client) giveUp(cl *rowClaim) {
 	if cl.afterCrash {
 		select {
@@ -137,22 +137,22 @@ func (c *client) lockNow(ctx context.Context, cl *rowClaim) error {
 	if done, err := c.lockQuickly(ctx, cl); done || err != nil {
 		return err
 	}
-	ln := c.enter(cl.key)
-	defer c.leave(ln)
+	wq := c.enter(cl.key)
+	defer c.leave(wq)
 	for {
-		w, err := c.enqueue(ctx, ln, cl)
+		w, err := c.enqueue(ctx, wq, cl)
 		if err != nil || w == nil {
 			return err
 		}
-		if err := c.stand(ctx, ln, w); err != errStartAgain {
+		if err := c.stand(ctx, wq, w); err != errStartAgain {
 			return err
 		}
 	}
 }
 
-// stand is the wait of a claim in its line.
-func (c *client) stand(ctx context.Context, ln *waitQueue, w *waiter) error {
-	defer c.step(ln, w)
+// stand is the wait of a claim in its queue.
+func (c *client) stand(ctx context.Context, wq *waitQueue, w *waiter) error {
+	defer c.step(wq, w)
 	ctx, cancel := c.untilOver(ctx, w.cl.r.Session)
 	defer cancel()
 	called := w.near
@@ -191,11 +191,11 @@ func (c *client) whyStopped(ctx context.Context, session *driver.Session) error 
 }
 
 // enqueue takes the lock if it is free, or joins the queue; nil: it is held.
-func (c *client) enqueue(ctx context.Context, ln *waitQueue, cl *rowClaim) (*waiter, error) {
+func (c *client) enqueue(ctx context.Context, wq *waitQueue, cl *rowClaim) (*waiter, error) {
 	enough := c.enough(cl)
 	select {
-	case ln.door <- struct{}{}:
-		defer func() { <-ln.door }()
+	case wq.door <- struct{}{}:
+		defer func() { <-wq.door }()
 	case <-enough:
 		return nil, c.notServed()
 	case <-ctx.Done():
@@ -215,7 +215,7 @@ func (c *client) enqueue(ctx context.Context, ln *waitQueue, cl *rowClaim) (*wai
 				return nil, err
 			}
 		}
-		w := c.join(ln, cl)
+		w := c.join(wq, cl)
 		if cl.r.Waiting != nil && !cl.waited {
 			cl.r.Waiting(a.position)
 		}

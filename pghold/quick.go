@@ -186,11 +186,11 @@ type cachedLockArgs struct {
 }
 
 func (l *pgLink) newEasy(k Key) *cachedLockArgs {
-	own, guard := any(gate+int64(uint64(l.nonce)%gates)), any(waitersLockOf(k))
+	own, waitersLock := any(gate+int64(uint64(l.nonce)%gates)), any(waitersLockOf(k))
 	if a, b, ok := k.Pair(); ok {
-		return &cachedLockArgs{pair: true, lock: []any{own, guard, a, b}, unlock: []any{a, b}}
+		return &cachedLockArgs{pair: true, lock: []any{own, waitersLock, a, b}, unlock: []any{a, b}}
 	}
-	return &cachedLockArgs{lock: []any{own, guard, k.n}, unlock: []any{k.n}}
+	return &cachedLockArgs{lock: []any{own, waitersLock, k.n}, unlock: []any{k.n}}
 }
 
 // isEasy: the name was last taken at once, and nobody has made it anything but a

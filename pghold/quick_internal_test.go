@@ -240,7 +240,7 @@ func TestQuickGivesWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiter := &rowClaim{c: c[2], r: mutexRequest("m"), name: "m", key: mustKey(t, "m"), kind: driver.Mutex, weigh: 1, released: make(chan struct{})}
-	ln := c[2].enter(waiter.key)
+	wq := c[2].enter(waiter.key)
 	queueAlone(t, l, waiter)
 	l.setEasy(waiter.key, true) // as for somebody who looked before
 	for _, other := range c {
@@ -248,7 +248,7 @@ func TestQuickGivesWay(t *testing.T) {
 			t.Fatalf("somebody who came later overtook the waiter: %v", err)
 		}
 	}
-	c[2].leave(ln)
+	c[2].leave(wq)
 	c[2].forget(waiter)
 	within(t, "nobody waits any more, and the name is not taken quickly again", func() bool {
 		cl := take(t, c[1], mutexRequest("m"))

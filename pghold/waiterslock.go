@@ -124,5 +124,5 @@ func (c *client) idleKeys(l *pgLink, keys []Key) []Key {
 			shared[cl.key] = true
 		}
 	}
-	return slices.DeleteFunc(keys, func(k Key) bool { return shared[k] || c.lines[k] != nil || l.gatherings[k] != nil })
+	return slices.DeleteFunc(keys, func(k Key) bool { return shared[k] || c.queues[k] != nil || l.gatherings[k] != nil })
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // waitLink is a connection to wait on; nil: there are enough, or the server has
-// no room for more. Half of them are for those that are the first in their line.
+// no room for more. Half of them are for those that are the first in their queue.
 func (c *client) waitLink(ctx context.Context, isFirst bool) (*pgLink, error) {
 	c.mu.Lock()
 	switch n := len(c.spare); {
