@@ -33,9 +33,9 @@ func TestEndings_LeftOut(t *testing.T) {
 	waits := map[*lease]*wait{}
 	for _, x := range []*lease{lives, over} {
 		waits[x] = &wait{l: x, seq: 1, queued: 5, done: make(chan outcome, 1)}
-		g.line.waits[x.id] = &attached{waits: []*wait{waits[x]}}
+		g.waits.waits[x.id] = &attached{waits: []*wait{waits[x]}}
 	}
-	g.line.tellEnds(t.Context(), "default", &heard{})
+	g.waits.tellEnds(t.Context(), "default", &heard{})
 	if len(waits[lives].done) != 0 {
 		t.Error("a session that lives is taken for ended")
 	}
@@ -47,7 +47,7 @@ func TestEndings_LeftOut(t *testing.T) {
 	default:
 		t.Error("the wait of an ended session is told nothing")
 	}
-	g.line.sessionEnded(lives.id, 5)
+	g.waits.sessionEnded(lives.id, 5)
 	if len(waits[lives].done) != 0 {
 		t.Error("an end before the wait began ends it")
 	}

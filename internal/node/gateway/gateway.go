@@ -25,7 +25,7 @@ import (
 // everything that hangs on no lease goes over a session of the gateway's own.
 type Gateway struct {
 	s     *server.Server
-	line  waitTable
+	waits waitTable
 	memo  memo
 	meter *meter
 	gate  gate
@@ -51,8 +51,8 @@ type Gateway struct {
 // that wait. label is what metrics call an outcome.
 func New(s *server.Server, label func(error) string) *Gateway {
 	g := &Gateway{s: s, label: label, leases: map[core.SessionID]*lease{}, plain: map[string]*lease{}, ids: rand.Uint64(), draining: make(chan struct{}), meter: newMeter(s)}
-	g.line.s = s
-	g.line.waits, g.line.ends = map[core.SessionID]*attached{}, map[string]*endings{}
+	g.waits.s = s
+	g.waits.waits, g.waits.ends = map[core.SessionID]*attached{}, map[string]*endings{}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.tenures = &tenures{s: s, lead: s.Leader, life: g.life, late: map[*Tenure]*time.Timer{}}
 	g.Limit(DefaultCalls, DefaultWaits, DefaultStreams)
@@ -89,7 +89,7 @@ func (g *Gateway) Close() {
 	defer cancel()
 	g.work.wait(ctx)
 	g.end()
-	g.line.close()
+	g.waits.close()
 }
 
 // tasks counts waits, and what goes on after them.

@@ -278,12 +278,12 @@ var errDraining = errors.New("the node is about to stop: ask another, or try aga
 // may join, it is asked for anew: it would wait for its own lease.
 func (l *lease) await(ctx context.Context, w *holdRequest, r *core.Result, grants uint64) (held, error) {
 	seq := r.Seq
-	x, err := l.g.line.add(ctx, l, seq, r.Revision, w.joinable())
+	x, err := l.g.waits.add(ctx, l, seq, r.Revision, w.joinable())
 	if err != nil {
 		l.abandon(seq)
 		return held{}, err
 	}
-	defer l.g.line.remove(x)
+	defer l.g.waits.remove(x)
 	if l.grantsNow() != grants && l.has(ctx, w.joinable(), seq) {
 		return held{}, l.takeBack(ctx, seq, errOutOfStep)
 	}
@@ -381,7 +381,7 @@ func (l *lease) granted(ctx context.Context, w *holdRequest, seq uint64, o outco
 		return held{}, err
 	}
 	l.settle(seq)
-	l.g.line.granted(l, w.joinable())
+	l.g.waits.granted(l, w.joinable())
 	return h, nil
 }
 

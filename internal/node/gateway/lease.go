@@ -16,6 +16,8 @@ import (
 	"github.com/holdfast-io/holdfast/internal/session"
 )
 
+// A lease is only a name for a session; internal/core/expire.go ends it.
+//
 // A lease is named by a number, its session by 16 bytes: 8 that stand for the
 // namespace and say that it is a lease, and the number. So a lease can be told
 // from a session that a client keeps over a stream, which cannot take it by

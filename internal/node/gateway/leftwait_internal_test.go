@@ -68,11 +68,11 @@ func TestLeftWait_SameLeader(t *testing.T) {
 	}
 	first := lock()
 	eventually(t, "the first call waits", func() bool { return g.waiting(41) > 0 })
-	g.line.mu.Lock()
-	c := g.line.conn
-	g.line.mu.Unlock()
+	g.waits.mu.Lock()
+	c := g.waits.conn
+	g.waits.mu.Unlock()
 	c.Close()
-	g.line.closed(c)
+	g.waits.closed(c)
 	if a := <-first; !errors.Is(a.err, driver.ErrUnavailable) {
 		t.Fatalf("the wait that was cut off: %v", a.err)
 	}
@@ -95,9 +95,9 @@ func TestLeftWait_SameLeader(t *testing.T) {
 
 // waiting is how many waits of a lease are attached.
 func (g *Gateway) waiting(number int64) int {
-	g.line.mu.Lock()
-	defer g.line.mu.Unlock()
-	if a := g.line.waits[sessionOf("default", number)]; a != nil {
+	g.waits.mu.Lock()
+	defer g.waits.mu.Unlock()
+	if a := g.waits.waits[sessionOf("default", number)]; a != nil {
 		return len(a.waits)
 	}
 	return 0

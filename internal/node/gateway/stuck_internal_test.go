@@ -143,11 +143,11 @@ func TestIsolated_WaitHears(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("its lease is not renewed")
 	}
-	g.line.mu.Lock()
-	c := g.line.conn
-	g.line.mu.Unlock()
+	g.waits.mu.Lock()
+	c := g.waits.conn
+	g.waits.mu.Unlock()
 	c.Close()
-	g.line.closed(c)
+	g.waits.closed(c)
 	select {
 	case err := <-answer:
 		if !errors.Is(err, errMoved) {
@@ -160,9 +160,9 @@ func TestIsolated_WaitHears(t *testing.T) {
 
 // waitsForNews is how many sessions have calls that hear of their claims.
 func (g *Gateway) waitsForNews() int {
-	g.line.mu.Lock()
-	defer g.line.mu.Unlock()
-	return len(g.line.waits)
+	g.waits.mu.Lock()
+	defer g.waits.mu.Unlock()
+	return len(g.waits.waits)
 }
 
 // When more calls have to be withdrawn than the node takes at a time, all are.
@@ -223,7 +223,7 @@ func TestDrain_CallOnItsWay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			g.line.mu.Lock() // so that it does not hear
+			g.waits.mu.Lock() // so that it does not hear
 			answer, drained := make(chan error, 1), make(chan struct{})
 			go func() { answer <- call(g, read.token) }()
 			eventually(t, "the call is in the queue", func() bool { return len(queue(t, g).Waiters) == 1 })
@@ -236,7 +236,7 @@ func TestDrain_CallOnItsWay(t *testing.T) {
 				t.Error("it was not waited for")
 			case <-time.After(200 * time.Millisecond):
 			}
-			g.line.mu.Unlock()
+			g.waits.mu.Unlock()
 			if err := <-answer; !notDone(err) {
 				t.Errorf("the call is told %v", err)
 			}

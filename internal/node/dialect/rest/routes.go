@@ -31,8 +31,7 @@ func holdOf(h *pb.Header, x *pb.Hold, err error) (restHold, error) {
 	return restHold{Name: x.Name, Token: x.Token, LeaseID: x.LeaseId, TTLMS: x.TtlMs, Revision: h.Revision}, nil
 }
 
-// released is the route that gives a hold of a kind back, renewed the one that
-// keeps it, shown the one that tells its holders.
+// released is the route that gives a hold of a kind back.
 func released(kind, verb string, k core.Kind) route {
 	return on("POST", kind, verb, "gives it back", func(ctx context.Context, g *gateway.Gateway, name string, in *restToken) (restDone, error) {
 		h, err := g.GiveBack(ctx, name, in.Token, k)
@@ -40,6 +39,7 @@ func released(kind, verb string, k core.Kind) route {
 	})
 }
 
+// renewed is the route that keeps a hold of a kind.
 func renewed(kind string, k core.Kind) route {
 	return on("POST", kind, "renew", "keeps it for another ttl_ms", func(ctx context.Context, g *gateway.Gateway, name string, in *restRenew) (restRenewed, error) {
 		ttl, err := g.CheckRenewal(in.TTLMS)
@@ -51,6 +51,7 @@ func renewed(kind string, k core.Kind) route {
 	})
 }
 
+// shown is the route that tells the holders and waiters of a name.
 func shown(kind string) route {
 	return on("GET", kind, "", "tells holders and waiters", func(ctx context.Context, g *gateway.Gateway, name string, in *restPage) (restName, error) {
 		if err := cmp.Or(gateway.CheckName(name), gateway.CheckLimit(in.Limit)); err != nil {
@@ -73,7 +74,7 @@ func deleted(kind string, k core.Kind) route {
 	})
 }
 
-// routes are all short paths.
+// routes are all short paths but /v1/watch, which streams (serveEvents in rest.go).
 var routes = []route{
 	on("POST", "locks", "acquire", "takes a lock", acquireLock),
 	released("locks", "release", core.Mutex),
