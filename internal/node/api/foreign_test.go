@@ -104,7 +104,7 @@ func TestForeignHost(t *testing.T) {
 	}
 }
 
-// Profiles are behind the same door.
+// Callers of profiles are judged alike.
 func TestForeignHost_Admin(t *testing.T) {
 	admin := listen(t, "127.0.0.1:0")
 	r := serveWith(t, api.Config{Admin: admin})

@@ -97,7 +97,7 @@ func TestLease_SameCallAgain(t *testing.T) {
 	wantCode(t, open(), codes.AlreadyExists) // metadata of its own leaves no room for the print
 }
 
-// An owner that no terminal could show as it is, is refused at every door, as the library does.
+// An owner that no terminal could show as it is, is refused in every dialect, as the library does.
 func TestOwner_ControlCharacters(t *testing.T) {
 	r := serve(t)
 	for path, more := range map[string]string{"locks/x:acquire": "", "semaphores/x:acquire": `"limit":1,`, "elections/x:campaign": "", "leases/5:open": ""} {

@@ -124,7 +124,7 @@ func Serve(ctx context.Context, ln net.Listener, svc *Service, cfg Config) error
 	svc.gateway.Limit(cfg.Calls, cfg.Waits, cfg.Streams)
 	svc.relay.Limit(cfg.Streams)
 	svc.relay.Secure(cfg.Relay, cfg.RelayCAs, cfg.host.Dialer())
-	d := svc.door(&cfg, ln.Addr())
+	d := svc.callerCheck(&cfg, ln.Addr())
 	p := newPort(ln, d.asking(cfg.TLS), cfg.Peek)
 	rpc, alive := svc.grpcServer(d, cfg.Peek, cfg.Streams)
 	web, admin := httpServer(d, svc.handler(), cfg.Peek), httpServer(d, svc.admin(), cfg.Peek)
@@ -218,7 +218,7 @@ func (s *Service) deposed(ctx context.Context) bool {
 }
 
 // grpcServer is the gRPC side of the port.
-func (s *Service) grpcServer(d *door, peek time.Duration, streams int) (*grpc.Server, *health.Server) {
+func (s *Service) grpcServer(d *callerCheck, peek time.Duration, streams int) (*grpc.Server, *health.Server) {
 	server := s.rpc.Server(peek, streams, maxHeader, visits{insecure.NewCredentials(), d})
 	alive := health.NewServer()
 	healthpb.RegisterHealthServer(server, alive)
@@ -231,7 +231,7 @@ const maxHeader = 16 << 10
 
 // httpServer is the HTTP side of a port. A caller that sends its request too
 // slowly is cut off; answers may take as long as a wait does.
-func httpServer(d *door, h http.Handler, peek time.Duration) *http.Server {
+func httpServer(d *callerCheck, h http.Handler, peek time.Duration) *http.Server {
 	return &http.Server{
 		Handler: whileThere(timely(d.around(h), peek)), ConnContext: d.connected, ReadHeaderTimeout: peek, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxHeader, ErrorLog: quiet,

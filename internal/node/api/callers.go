@@ -18,18 +18,18 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
 )
 
-// door judges a caller by its connection and by the host that it names, before
+// callerCheck judges a caller by its connection and by the host that it names, before
 // anything else is read of a call, in every dialect.
-type door struct {
+type callerCheck struct {
 	names map[string]bool // that the node answers to, as hostOf writes them
 	peers func() *x509.CertPool
 	// advertised is the address at which the group tells clients to find this node.
 	advertised func(context.Context) string
 }
 
-// door is that of a port at an address.
-func (s *Service) door(cfg *Config, at net.Addr) *door {
-	d := &door{names: map[string]bool{"localhost": true, hostOf(at.String()): true}, peers: cfg.PeerCAs, advertised: s.advertised}
+// callerCheck is that of a port at an address.
+func (s *Service) callerCheck(cfg *Config, at net.Addr) *callerCheck {
+	d := &callerCheck{names: map[string]bool{"localhost": true, hostOf(at.String()): true}, peers: cfg.PeerCAs, advertised: s.advertised}
 	for _, name := range cfg.Hosts {
 		d.names[hostOf(name)] = true
 	}
@@ -63,9 +63,9 @@ func hostOf(addr string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// visit is a connection as the door sees it. gRPC carries it as credentials.AuthInfo.
+// visit is a connection as callerCheck sees it. gRPC carries it as credentials.AuthInfo.
 type visit struct {
-	door     *door
+	check    *callerCheck
 	local    string // the host at which the caller came in
 	asked    string // the name that the caller checks the certificate by; "": there is no TLS
 	operator bool
@@ -79,8 +79,8 @@ func (v *visit) Operator() bool { return v.operator }
 
 // visit is the caller of a connection. It is an operator on the machine of the node,
 // and with a certificate that the nodes would take for that of one of them.
-func (d *door) visit(c net.Conn) *visit {
-	v := &visit{door: d, local: hostOf(c.LocalAddr().String()), operator: rpc.SameMachine(c.RemoteAddr(), c.LocalAddr())}
+func (d *callerCheck) visit(c net.Conn) *visit {
+	v := &visit{check: d, local: hostOf(c.LocalAddr().String()), operator: rpc.SameMachine(c.RemoteAddr(), c.LocalAddr())}
 	if t, ok := c.(*tls.Conn); ok {
 		st := t.ConnectionState()
 		v.asked = hostOf(st.ServerName)
@@ -90,7 +90,7 @@ func (d *door) visit(c net.Conn) *visit {
 }
 
 // isPeer reports whether the signer of the nodes' certificates has signed this one.
-func (d *door) isPeer(shown []*x509.Certificate) bool {
+func (d *callerCheck) isPeer(shown []*x509.Certificate) bool {
 	if d.peers == nil || len(shown) == 0 {
 		return false
 	}
@@ -108,7 +108,7 @@ func (d *door) isPeer(shown []*x509.Certificate) bool {
 
 // asking has callers asked for a certificate of a node, without which they are served
 // as well.
-func (d *door) asking(cfg *tls.Config) *tls.Config {
+func (d *callerCheck) asking(cfg *tls.Config) *tls.Config {
 	if cfg == nil || d.peers == nil || cfg.ClientAuth != tls.NoClientCert {
 		return cfg
 	}
@@ -123,7 +123,7 @@ func (v *visit) Admit(ctx context.Context, host, origin string) error {
 	if _, from, ok := strings.Cut(origin, "://"); origin != "" && (!ok || !strings.EqualFold(from, host)) {
 		return foreignOrigin(origin)
 	}
-	if host == "" || v.knows(hostOf(host)) || hostOf(v.door.advertised(ctx)) == hostOf(host) {
+	if host == "" || v.knows(hostOf(host)) || hostOf(v.check.advertised(ctx)) == hostOf(host) {
 		return nil
 	}
 	return &foreignHost{driver.Errorf("call", "", fs.ErrPermission, "the call names the host %q, which is not this node: "+
@@ -134,7 +134,7 @@ func (v *visit) Admit(ctx context.Context, host, origin string) error {
 // the caller came in, or what the caller has checked the certificate by.
 func (v *visit) knows(host string) bool {
 	ip, err := netip.ParseAddr(host)
-	return v.door.names[host] || host == v.local || err == nil && ip.IsLoopback() || v.asked != "" && host == v.asked
+	return v.check.names[host] || host == v.local || err == nil && ip.IsLoopback() || v.asked != "" && host == v.asked
 }
 
 func foreignOrigin(origin string) error {
@@ -149,8 +149,8 @@ func (f *foreignHost) Error() string { return f.why.Error() }
 
 func (f *foreignHost) Unwrap() error { return f.why }
 
-// around puts the door before everything that is served over HTTP.
-func (d *door) around(h http.Handler) http.Handler {
+// around puts the check before everything that is served over HTTP.
+func (d *callerCheck) around(h http.Handler) http.Handler {
 	browsers := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := r.Context().Value(visitKey{}).(*visit)
@@ -176,7 +176,7 @@ func (d *door) around(h http.Handler) http.Handler {
 type visitKey struct{}
 
 // connected remembers the visit of each request of a connection over HTTP.
-func (d *door) connected(ctx context.Context, c net.Conn) context.Context {
+func (d *callerCheck) connected(ctx context.Context, c net.Conn) context.Context {
 	if a, ok := c.(*attended); ok {
 		ctx, c = context.WithValue(ctx, attendedKey{}, a), a.Conn
 	}
@@ -187,7 +187,7 @@ func (d *door) connected(ctx context.Context, c net.Conn) context.Context {
 // handshake.
 type visits struct {
 	credentials.TransportCredentials
-	d *door
+	d *callerCheck
 }
 
 // ServerHandshake is of credentials.TransportCredentials.
