@@ -12,7 +12,7 @@ type Alarm struct {
 	armed bool
 }
 
-// Set asks for a ring at the time at, a time of the group.
+// Set asks for a ring at the time at, a time of the mux.
 func (a *Alarm) Set(now, at int64) {
 	if a.armed && a.at <= at || at == never {
 		return

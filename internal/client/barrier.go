@@ -14,7 +14,7 @@ func (k *acquisition) isParty() bool {
 	return len(k.call.Command.Wants) == 1 && k.call.Command.Wants[0].Kind == core.Barrier && !k.c.g.opts.Immediate
 }
 
-// attend unlocks the group and waits for the others at a barrier. When ctx ends it leaves the
+// attend unlocks the mux and waits for the others at a barrier. When ctx ends it leaves the
 // barrier, and returns when that is known.
 func (k *acquisition) attend(ctx context.Context) error {
 	g := k.c.g

@@ -97,7 +97,7 @@ func weight(w *driver.Want) int64 {
 	return min(w.Weight, 1)
 }
 
-// await unlocks the group and waits for the grant. again: the request was never
+// await unlocks the mux and waits for the grant. again: the request was never
 // sent, since its shared session had just died, and may go to the next one.
 func (k *acquisition) await(ctx context.Context, shared bool) (g driver.Grant, again bool, err error) {
 	if k.isParty() {
@@ -133,7 +133,7 @@ func queued(g *SessionMux, call *session.Call) {
 }
 
 // lose tells the holder that its hold has ended, before anybody can be granted
-// it: the group is locked.
+// it: the mux is locked.
 func (k *acquisition) lose(code core.Code) {
 	if k.told == nil {
 		return
@@ -174,7 +174,7 @@ func (k *acquisition) Release(ctx context.Context) error {
 	return k.free()
 }
 
-// free keeps the result of the release; the group is locked.
+// free keeps the result of the release; the mux is locked.
 func (k *acquisition) free() error {
 	if k.freed {
 		return k.result

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// Client is one Space's driver. Guarded by the group's mutex, but for what New
+// Client is one Space's driver. Guarded by the mux's mutex, but for what New
 // sets.
 type Client struct {
 	driver.Base
@@ -38,7 +38,7 @@ type Client struct {
 
 var _ driver.Driver = (*Client)(nil)
 
-// New returns a client of the group that tells info about itself.
+// New returns a client of the mux that tells info about itself.
 func (g *SessionMux) New(info driver.Info) *Client {
 	c := &Client{g: g, info: info, plain: driver.Spec{TTL: max(plainTTL, info.MinTTL)}, shared: map[driver.Spec]*ClientSession{}, users: map[*ClientSession]struct{}{}, repeats: map[[16]byte]*repeat{}, empty: make(chan struct{})}
 	c.life, c.cancel = context.WithCancel(context.Background())
@@ -95,7 +95,7 @@ func (c *Client) begin(ctx context.Context) (now int64, err error) {
 	return now, nil
 }
 
-// closedError answers calls on a closed client; the group is locked.
+// closedError answers calls on a closed client; the mux is locked.
 func (c *Client) closedError(o driver.Outcome) error {
 	return &driver.Error{Kind: driver.ErrClosed, Outcome: o, Err: c.g.err}
 }
@@ -267,7 +267,7 @@ func (c *Client) shut() {
 	c.emptied()
 }
 
-// stop ends the client's sessions; the group is locked.
+// stop ends the client's sessions; the mux is locked.
 func (c *Client) stop(now int64) {
 	c.closed = true
 	c.cancel()

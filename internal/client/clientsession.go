@@ -13,7 +13,7 @@ import (
 
 const never = session.Never
 
-// ClientSession is one session of a client. Guarded by the group's mutex.
+// ClientSession is one session of a client. Guarded by the mux's mutex.
 type ClientSession struct {
 	c       *Client
 	s       *session.Session
@@ -75,7 +75,7 @@ func (u *ClientSession) ring() {
 // Stalled reports whether the session is cut off for the time being.
 func (u *ClientSession) Stalled() bool { return u.c.stalled() }
 
-// Deliver gives the session a message of the machine; the group is locked.
+// Deliver gives the session a message of the machine; the mux is locked.
 func (u *ClientSession) Deliver(now int64, m *session.Message) {
 	u.take(u.s.Receive(now, m))
 	u.touch()

@@ -4,7 +4,7 @@
 //
 // A backend implements [Engine], which carries messages and answers reads, makes
 // one [SessionMux] for it, and hands what comes back to [SessionMux.Receive]. Every Space
-// is a [Client] of the group.
+// is a [Client] of the mux.
 package client
 
 import (
@@ -21,16 +21,16 @@ import (
 // was answered before.
 type Engine interface {
 	// Carry takes what the sessions send to the machine. It is called with the
-	// group locked and must not block; the messages are valid until it returns.
+	// mux locked and must not block; the messages are valid until it returns.
 	Carry(now int64, sends []Outgoing)
 	// Redial says that the stream is of no use: another endpoint may do better.
-	// It is called with the group locked and must not block.
+	// It is called with the mux locked and must not block.
 	Redial(endpoint string)
 	// Silent says that a session waits for longer than it well can: another
 	// stream may do better, but answers over this one still count. It is called
-	// with the group locked and must not block.
+	// with the mux locked and must not block.
 	Silent()
-	// Forget says that a session is over; the group is locked.
+	// Forget says that a session is over; the mux is locked.
 	Forget(id core.SessionID)
 	// Inspect lists holders and waiters.
 	Inspect(ctx context.Context, r *driver.InspectRequest) (driver.InspectReply, error)
@@ -60,7 +60,7 @@ type Outgoing struct {
 	Message session.Message
 }
 
-// Options say how a group's engine behaves.
+// Options say how the engine of a mux behaves.
 type Options struct {
 	// Immediate: Carry has delivered all answers when it returns, so that a wait
 	// that was given up is withdrawn at once.
@@ -69,11 +69,11 @@ type Options struct {
 	Down bool
 	// Later, if it is not nil, is told that a caller has asked for something. True:
 	// the engine will call Flush as soon as it can send, so that what is asked for
-	// until then travels together. It is called with the group locked and must not
+	// until then travels together. It is called with the mux locked and must not
 	// block.
 	Later func() bool
 	// NoStream, if it is not nil, says why there is no stream just now; nil: there is one, or no
-	// reason is known. It is called with the group locked or not, and must not block.
+	// reason is known. It is called with the mux locked or not, and must not block.
 	NoStream func() error
 	// Merge lets Adds to one counter that travel together be one command.
 	Merge bool
@@ -107,7 +107,7 @@ type SessionMux struct {
 	waits waits
 }
 
-// NewGroup returns a group without clients.
+// NewGroup returns a mux without clients.
 func NewGroup(e Engine, o Options) *SessionMux {
 	return &SessionMux{
 		engine: e, opts: o, start: driver.Now(), down: o.Down, expiry: never,
@@ -192,7 +192,7 @@ func (g *SessionMux) Unlock() {
 const crowd = 32
 
 // Pump lets everything that is due go its way: from the sessions to the engine
-// and, if that is immediate, back, until nothing moves any more. The group is
+// and, if that is immediate, back, until nothing moves any more. The mux is
 // locked.
 func (g *SessionMux) Pump(now int64) {
 	for len(g.dirty) > 0 {
@@ -216,7 +216,7 @@ func (g *SessionMux) Pump(now int64) {
 const stuck = int64(time.Second)
 
 // soon lets what u was asked for go its way, with what others are asked for until
-// the engine can send. The group is locked.
+// the engine can send. The mux is locked.
 func (g *SessionMux) soon(now int64, u *ClientSession) {
 	u.touch()
 	if g.opts.Later == nil || !g.opts.Later() {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/session"
 )
 
-// op is one command of a caller. Guarded by the group's mutex.
+// op is one command of a caller. Guarded by the mux's mutex.
 type op struct {
 	call  session.Call
 	done  bool
@@ -35,7 +35,7 @@ func (o *op) start(now int64, u *ClientSession) {
 	u.c.g.soon(now, u)
 }
 
-// waitable gets something when o is done; the group is locked.
+// waitable gets something when o is done; the mux is locked.
 func (o *op) waitable(g *SessionMux) chan struct{} {
 	if o.ready == nil {
 		o.ready = g.waits.channel()
@@ -43,7 +43,7 @@ func (o *op) waitable(g *SessionMux) chan struct{} {
 	return o.ready
 }
 
-// wait unlocks the group and waits for the answer. If ctx ends before, nobody
+// wait unlocks the mux and waits for the answer. If ctx ends before, nobody
 // waits for the answer any more; what was sent is carried to it nevertheless.
 func (o *op) wait(ctx context.Context, u *ClientSession) error {
 	g := u.c.g
@@ -80,7 +80,7 @@ func (o *op) abandon(ctx context.Context, u *ClientSession) error {
 	return u.c.gaveUp(ctx, known(outcome))
 }
 
-// drop has the session forget a call; the group is locked.
+// drop has the session forget a call; the mux is locked.
 func (o *op) drop(now int64, u *ClientSession) session.Outcome {
 	outcome, actions := u.s.Abandon(now, &o.call)
 	if outcome == session.Unknown {

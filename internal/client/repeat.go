@@ -26,7 +26,7 @@ const (
 	sweepEvery = int64(time.Minute)
 )
 
-// repeat is a call that may be made again. Guarded by the group's mutex.
+// repeat is a call that may be made again. Guarded by the mux's mutex.
 type repeat struct {
 	op
 	u       *ClientSession
@@ -70,7 +70,7 @@ func (c *Client) askOnce(ctx context.Context, id [16]byte, cmd *core.Command) (c
 	}
 }
 
-// firstTime makes a call; nil: too many have been left unanswered. The group is
+// firstTime makes a call; nil: too many have been left unanswered. The mux is
 // locked.
 func (c *Client) firstTime(now int64, id [16]byte, cmd *core.Command) *repeat {
 	if len(c.repeats) >= maxRepeats && now-c.swept > sweepEvery {

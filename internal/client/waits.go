@@ -9,7 +9,7 @@ import (
 )
 
 // waits keeps what callers wait with: a command should not pay for a channel and
-// a timer that the one before has just left. They are of one group, since what
+// a timer that the one before has just left. They are of one mux, since what
 // was made under a test's clock is of no use elsewhere.
 type waits struct {
 	channels sync.Pool
