@@ -31,7 +31,7 @@ type uplink struct {
 	attach   bool   // the attach has yet to be sent
 	piece    uint64 // of the table, next
 	pushes   uint64 // seen on this stream
-	attempts line[attempt]
+	attempts numbered[attempt]
 	opening  bool  // an Open is under way
 	probing  bool  // an anchor was asked for
 	awaits   bool  // something other than a beat is unanswered,

@@ -64,9 +64,9 @@ type Session struct {
 	link   uplink
 	ending ending
 
-	calls    line[*Call] // unanswered, by number; nil: answered or given up
-	unsent   uint64      // the lowest number that may be unsent
-	inflight int         // sent and unanswered
+	calls    numbered[*Call] // unanswered, by number; nil: answered or given up
+	unsent   uint64          // the lowest number that may be unsent
+	inflight int             // sent and unanswered
 	window   uint64
 	claims   map[uint64]*Call // waiting and granted, by number
 	settling map[uint64]int   // how many releases and cancels in calls settle a number
@@ -223,7 +223,7 @@ func (s *Session) cancel(seq uint64, base *Call) {
 	s.submit(c)
 }
 
-// remove takes an unanswered call out of the line.
+// remove takes an unanswered call out of the queue.
 func (s *Session) remove(c *Call) {
 	slot := s.calls.at(c.Command.Seq)
 	if slot == nil || *slot != c {

@@ -1,17 +1,17 @@
 package session
 
-// line is a queue of numbered things: consecutive numbers, looked up by number,
+// numbered is a queue of numbered things: consecutive numbers, looked up by number,
 // dropped from the front. It re-uses its memory.
-type line[T any] struct {
+type numbered[T any] struct {
 	items []T
 	head  int    // items before it are dropped
 	base  uint64 // number of items[head]
 }
 
 // next is the number that the next push gets.
-func (l *line[T]) next() uint64 { return l.base + uint64(len(l.items)-l.head) }
+func (l *numbered[T]) next() uint64 { return l.base + uint64(len(l.items)-l.head) }
 
-func (l *line[T]) push(item T) uint64 {
+func (l *numbered[T]) push(item T) uint64 {
 	if l.head > len(l.items)/2 && l.head >= 32 {
 		n := copy(l.items, l.items[l.head:])
 		clear(l.items[n:])
@@ -22,7 +22,7 @@ func (l *line[T]) push(item T) uint64 {
 }
 
 // at returns the item with a number, nil if it is not there.
-func (l *line[T]) at(number uint64) *T {
+func (l *numbered[T]) at(number uint64) *T {
 	if number < l.base || number >= l.next() {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (l *line[T]) at(number uint64) *T {
 }
 
 // drop forgets the first item.
-func (l *line[T]) drop() {
+func (l *numbered[T]) drop() {
 	var zero T
 	l.items[l.head] = zero
 	l.head++
@@ -41,10 +41,10 @@ func (l *line[T]) drop() {
 }
 
 // all is every item in order; valid until the next change.
-func (l *line[T]) all() []T { return l.items[l.head:] }
+func (l *numbered[T]) all() []T { return l.items[l.head:] }
 
 // clear forgets all items; numbers go on.
-func (l *line[T]) clear() {
+func (l *numbered[T]) clear() {
 	l.base = l.next()
 	clear(l.items)
 	l.items, l.head = l.items[:0], 0

@@ -7,15 +7,15 @@ import (
 
 var fullModels = goflag.Bool("session.models", false, "drive every container through every size instead of a share of them")
 
-// lineModel is a line beside a model of it: the number of the first item, and all items.
-type lineModel struct {
-	line[int]
+// queueModel is a queue beside a model of it: the number of the first item, and all items.
+type queueModel struct {
+	numbered[int]
 	first uint64
 	items []int
 	value int
 }
 
-func (m *lineModel) put(t testing.TB) {
+func (m *queueModel) put(t testing.TB) {
 	m.value++
 	if n := m.push(m.value); n != m.first+uint64(len(m.items)) {
 		t.Fatalf("item %d has number %d", m.value, n)
@@ -23,13 +23,13 @@ func (m *lineModel) put(t testing.TB) {
 	m.items = append(m.items, m.value)
 }
 
-func (m *lineModel) take() {
+func (m *queueModel) take() {
 	m.drop()
 	m.first++
 	m.items = m.items[1:]
 }
 
-func (m *lineModel) check(t testing.TB) {
+func (m *queueModel) check(t testing.TB) {
 	t.Helper()
 	if m.next() != m.first+uint64(len(m.items)) || len(m.all()) != len(m.items) {
 		t.Fatalf("%d items up to %d, want %d from %d on", len(m.all()), m.next(), len(m.items), m.first)
@@ -42,15 +42,15 @@ func (m *lineModel) check(t testing.TB) {
 	if m.first > 0 && m.at(m.first-1) != nil || m.at(m.next()) != nil {
 		t.Fatal("an item is found that is not there")
 	}
-	for i, dropped := range m.line.items[:m.head] {
+	for i, dropped := range m.numbered.items[:m.head] {
 		if dropped != 0 {
 			t.Fatalf("a dropped item is kept %d places before the first", m.head-i)
 		}
 	}
 }
 
-// TestLineSizes: a line is filled and drained, at once and in waves.
-func TestLineSizes(t *testing.T) {
+// TestQueueSizes: a queue is filled and drained, at once and in waves.
+func TestQueueSizes(t *testing.T) {
 	sizes := []int{0, 1, 2, 31, 32, 33, 63, 64, 65, 1000, 10_000}
 	if *fullModels {
 		sizes = []int{65_536, 100_000}
@@ -60,7 +60,7 @@ func TestLineSizes(t *testing.T) {
 	}
 	for _, n := range sizes {
 		for _, wave := range []int{1, 2, 3, 7} { // n come, then n-n/wave go, and so on
-			m := &lineModel{}
+			m := &queueModel{}
 			for range 3 {
 				for range n {
 					m.put(t)
@@ -88,7 +88,7 @@ func TestLineSizes(t *testing.T) {
 func FuzzLine(f *testing.F) {
 	f.Add([]byte{40, 1, 33, 2, 255, 254, 253})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m := &lineModel{}
+		m := &queueModel{}
 		for _, x := range b {
 			for range int(x)/2 + 1 {
 				if x%2 == 0 {
