@@ -30,8 +30,8 @@ type keyClaim struct {
 	token   driver.Token      // of a grant that was told before the queue
 	queued  bool
 	forced  bool
-	place   *queueTicket // if it has one key on the server, or is to have
-	strike  *queueTicket // what has to go for it
+	listing *listedName // if it has one key on the server, or is to have
+	strike  *listedName // what has to go for it
 
 	args    [8]string // of its scripts, one at a time
 	mu      sync.Mutex
@@ -119,8 +119,8 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 	return k, t, err
 }
 
-// enlist puts a claim on the client's list, and gives it a place if it may go
-// the short way and there is one; listed: the server knows that place.
+// enlist adds a claim to the client's, and puts its name on the session's list if it may go the
+// short way and there is room; listed: the server has the name there.
 func (c *client) enlist(k *keyClaim, fresh bool) (short, listed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,24 +131,24 @@ func (c *client) enlist(k *keyClaim, fresh bool) (short, listed bool) {
 	if !fresh {
 		return false, false
 	}
-	if k.place, k.strike, short = k.u.places.take(k.name); !short {
+	if k.listing, k.strike, short = k.u.list.take(k.name); !short {
 		return false, false
 	}
 	if k.strike != nil {
 		k.args[7] = k.strike.name
 	}
-	return true, k.place.listed
+	return true, k.listing.listed
 }
 
-// delist takes the place of a claim back that was not granted the short way.
+// delist takes the name of a claim back that was not granted the short way.
 func (c *client) delist(k *keyClaim, unheard bool) {
-	if k.place == nil {
+	if k.listing == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k.u.places.refused(k.place, k.strike, unheard)
-	k.place, k.strike = nil, nil
+	k.u.list.refused(k.listing, k.strike, unheard)
+	k.listing, k.strike = nil, nil
 }
 
 // failed ends a request that has no answer. It is taken back, which the server has to
@@ -203,7 +203,7 @@ func (k *keyClaim) settle(ctx context.Context, reply []string, sent time.Time, w
 // quickly takes the token of a grant that did not extend the session.
 func (k *keyClaim) quickly(ctx context.Context, token int64) (driver.Token, error) {
 	k.c.mu.Lock()
-	k.u.places.granted(k.place, k.strike)
+	k.u.list.granted(k.listing, k.strike)
 	k.strike = nil
 	k.c.mu.Unlock()
 	if err := k.intime(ctx, k.u.extended()); err != nil {
@@ -324,9 +324,9 @@ func (k *keyClaim) forget() {
 	defer k.c.mu.Unlock()
 	delete(k.c.claims, k.id)
 	delete(k.u.claims, k)
-	if k.place != nil {
-		k.u.places.leave(k.place)
-		k.place = nil
+	if k.listing != nil {
+		k.u.list.leave(k.listing)
+		k.listing = nil
 	}
 }
 

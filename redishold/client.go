@@ -109,7 +109,7 @@ func (c *client) begin(ctx context.Context) error {
 	if closed {
 		return errClosed
 	}
-	return c.admit(ctx)
+	return c.checkServer(ctx)
 }
 
 // call runs a script and turns what is no answer into an error. One that found more

@@ -149,7 +149,7 @@ func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 		return nil, unreachable("open", driver.Redacted(u), err)
 	}
 	c := newClient(byRueidis{rc, true, newDedicatedConn(opt, rc.Mode()), newBatcher(rc)}, true, opts)
-	if err := c.admit(ctx); err != nil {
+	if err := c.checkServer(ctx); err != nil {
 		_ = c.Close(ctx)
 		return nil, named("open", driver.Redacted(u), err)
 	}

@@ -32,7 +32,7 @@ type redlock struct {
 	mu     sync.Mutex
 	closed bool
 	holds  map[string]*lock  // by id
-	lines  map[string]*turns // by name
+	queues map[string]*turns // by name
 }
 
 var _ driver.Driver = (*redlock)(nil)
@@ -222,7 +222,7 @@ func openRedLockURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 }
 
 func newRedLock(nodes []*node, opts Options) *redlock {
-	r := &redlock{nodes: nodes, opts: opts, holds: map[string]*lock{}, lines: map[string]*turns{},
+	r := &redlock{nodes: nodes, opts: opts, holds: map[string]*lock{}, queues: map[string]*turns{},
 		wake: make(chan struct{}, 1), fault: func(string, string, error) {}}
 	r.life, r.kill = context.WithCancel(context.Background())
 	for _, n := range nodes {

@@ -73,7 +73,7 @@ func (r *redlock) try(ctx context.Context, q *driver.Request) (driver.Grant, err
 // others of this client wait behind it in order.
 func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, error) {
 	name := q.Wants[0].Name
-	turn, place := r.line(name)
+	turn, place := r.enqueue(name)
 	defer r.stepOut(name, turn)
 	told := false
 	tell := func() {

@@ -30,7 +30,7 @@ type user struct {
 	clock   clock
 
 	// Of the client's lock.
-	places places
+	list   nameList
 	claims map[*keyClaim]struct{} // that wait or hold
 	gone   bool                   // it is over: nothing more is listed
 
@@ -77,7 +77,7 @@ func (c *client) newUser(spec driver.Spec) *user {
 	sid := newName()
 	var id driver.SessionID
 	_, _ = hex.Decode(id[:], []byte(sid)) // it was encoded just now
-	u := &user{session: driver.NewSession(id, spec), sid: sid, ready: make(chan struct{}), places: places{}, claims: map[*keyClaim]struct{}{}}
+	u := &user{session: driver.NewSession(id, spec), sid: sid, ready: make(chan struct{}), list: nameList{}, claims: map[*keyClaim]struct{}{}}
 	for i, try := range []bool{false, true} {
 		u.mutex[i] = details(spec.TTL, &driver.Want{Kind: driver.Mutex}, try)
 	}
@@ -151,7 +151,7 @@ func (c *client) open(u *user) {
 	ctx, cancel := context.WithTimeout(c.life, patience+u.session.Spec.TTL)
 	defer cancel()
 	spec := u.session.Spec
-	err := c.admit(ctx)
+	err := c.checkServer(ctx)
 	sent := driver.Now()
 	var reply []string
 	if err == nil {

@@ -10,14 +10,14 @@ type turns struct{ waiting []*lockTurn }
 // this client has given the mutex back since.
 type lockTurn struct{ mine, freed chan struct{} }
 
-// line goes to the end of a name's line and tells the place, 1 being first.
-func (r *redlock) line(name string) (*lockTurn, int) {
+// enqueue goes to the end of the queue of a name and tells the place, 1 being first.
+func (r *redlock) enqueue(name string) (*lockTurn, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.lines[name]
+	l := r.queues[name]
 	if l == nil {
 		l = &turns{}
-		r.lines[name] = l
+		r.queues[name] = l
 	}
 	t := &lockTurn{mine: make(chan struct{}), freed: make(chan struct{}, 1)}
 	l.waiting = append(l.waiting, t)
@@ -27,27 +27,27 @@ func (r *redlock) line(name string) (*lockTurn, int) {
 	return t, len(l.waiting)
 }
 
-// stepOut goes out of the line; the next is first then.
+// stepOut goes out of the queue; the next is first then.
 func (r *redlock) stepOut(name string, t *lockTurn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.lines[name]
+	l := r.queues[name]
 	first := l.waiting[0] == t
 	l.waiting = slices.DeleteFunc(l.waiting, func(o *lockTurn) bool { return o == t })
 	switch {
 	case len(l.waiting) == 0:
-		delete(r.lines, name)
+		delete(r.queues, name)
 	case first:
 		close(l.waiting[0].mine)
 	}
 }
 
-// handOn tells the first in a name's line that the mutex was given back, so that it does
+// handOn tells the first in the queue of a name that the mutex was given back, so that it does
 // not wait until its next look.
 func (r *redlock) handOn(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.lines[name]; l != nil {
+	if l := r.queues[name]; l != nil {
 		nudge(l.waiting[0].freed)
 	}
 }

@@ -16,9 +16,9 @@ import (
 //	2  what sessions that have ended leave is cleared away in pages
 const version = 2
 
-// admit looks at the server before the first use. Only an answer is a reason to
+// checkServer looks at the server before the first use. Only an answer is a reason to
 // refuse it: a server that cannot be asked now is asked again with the next call.
-func (c *client) admit(ctx context.Context) error {
+func (c *client) checkServer(ctx context.Context) error {
 	if c.admitted.Load() {
 		return nil
 	}

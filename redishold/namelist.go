@@ -1,35 +1,35 @@
 package redishold
 
-// places are the names that a session's list on the server has: names that it
+// nameList is what a session's list on the server has: names that it
 // may hold the short way. A name stays there when its hold is given back, so that
 // a client that takes the same names again and again does not write the list each time.
 // Guarded by the client's lock.
-type places map[string]*queueTicket
+type nameList map[string]*listedName
 
-type queueTicket struct {
+type listedName struct {
 	name    string
 	uses    int  // holds, and requests under way
 	listed  bool // the server has it for certain
 	leaving bool // it is being struck for another
 }
 
-// maxPlaces is about how many holds a session has that are not in the server's
+// maxOnList is about how many holds a session has that are not in the server's
 // index of names: a call that asks for that index has them put there.
-const maxPlaces = 256
+const maxOnList = 256
 
-// take uses the place of a name. If the server may not have it in its list, one
+// take uses a name of the list. If the server may not have it in its list, one
 // that nobody uses may have to be struck for it; nil: none has to. false: there
 // is no room now.
-func (p places) take(name string) (at, strike *queueTicket, ok bool) {
+func (p nameList) take(name string) (at, strike *listedName, ok bool) {
 	at = p[name]
 	if at == nil {
-		if len(p) >= maxPlaces {
+		if len(p) >= maxOnList {
 			if strike = p.idle(); strike == nil {
 				return nil, nil, false
 			}
 			strike.leaving = true
 		}
-		at = &queueTicket{name: name}
+		at = &listedName{name: name}
 		p[name] = at
 	}
 	if at.leaving {
@@ -39,8 +39,8 @@ func (p places) take(name string) (at, strike *queueTicket, ok bool) {
 	return at, strike, true
 }
 
-// idle is a place that nobody uses.
-func (p places) idle() *queueTicket {
+// idle is a name that nobody uses.
+func (p nameList) idle() *listedName {
 	for _, at := range p {
 		if at.uses == 0 && !at.leaving {
 			return at
@@ -50,7 +50,7 @@ func (p places) idle() *queueTicket {
 }
 
 // granted notes that the server has at in its list, and strike no more.
-func (p places) granted(at, strike *queueTicket) {
+func (p nameList) granted(at, strike *listedName) {
 	at.listed = true
 	if strike != nil {
 		delete(p, strike.name)
@@ -59,7 +59,7 @@ func (p places) granted(at, strike *queueTicket) {
 
 // refused notes that a request was not granted the short way. unheard: nobody knows
 // what became of it, so that the list may have both.
-func (p places) refused(at, strike *queueTicket, unheard bool) {
+func (p nameList) refused(at, strike *listedName, unheard bool) {
 	if strike != nil {
 		strike.leaving = false
 		strike.listed = strike.listed && !unheard
@@ -70,5 +70,5 @@ func (p places) refused(at, strike *queueTicket, unheard bool) {
 	}
 }
 
-// leave ends a use of a place.
-func (p places) leave(at *queueTicket) { at.uses-- }
+// leave ends a use of a name.
+func (p nameList) leave(at *listedName) { at.uses-- }
