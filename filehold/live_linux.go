@@ -197,7 +197,7 @@ func (e *engine) endSessions(p procID) error {
 	return nil
 }
 
-// reap buries a process that was seen to end, unless another has. The store is
+// reap ends the sessions of a process that was seen to end, unless another has. The store is
 // not locked.
 func (e *engine) reap(ctx context.Context, p procID) error {
 	if !e.gone(p) {

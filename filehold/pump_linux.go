@@ -247,7 +247,7 @@ func (e *engine) met(id procID) {
 	p.work.Go(func() { p.watchOver(id, f) })
 }
 
-// watchOver buries a process when its pipe comes to its end.
+// watchOver ends the sessions of a process when its pipe comes to its end.
 func (p *pump) watchOver(id procID, f *os.File) {
 	n, err := f.Read(make([]byte, 1))
 	if n > 0 || errors.Is(err, os.ErrClosed) {
@@ -275,12 +275,12 @@ func (p *pump) first(pipe *os.File) bool {
 		return true
 	}
 	select {
-	case <-time.After(burial):
+	case <-time.After(clearUp):
 		return true
 	case <-p.life.Done():
 		return false
 	}
 }
 
-// burial is how long it may take.
-const burial = 100 * time.Millisecond
+// clearUp is how long it may take to clear up after a process.
+const clearUp = 100 * time.Millisecond
