@@ -212,7 +212,7 @@ func (m *Machine) admit(c *claim) {
 	for i := range parts[1:] {
 		m.list(&parts[1+i], inLater)
 	}
-	m.soil(parts[0].r)
+	m.markDirty(parts[0].r)
 	m.settle()
 }
 

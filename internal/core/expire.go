@@ -151,7 +151,7 @@ func (m *Machine) offerPart(p *part) {
 	}
 	p.r.nowLate(p)
 	if p.r.queue != nil {
-		m.soil(p.r)
+		m.markDirty(p.r)
 	}
 }
 

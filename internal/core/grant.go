@@ -180,7 +180,7 @@ func (m *Machine) detach(c *claim, gone Code) {
 		p := &parts[i]
 		p.r.orphaned(p)
 		if p.r.queue != nil && m.version >= 3 {
-			m.soil(p.r) // with what goes by itself stale claims beside it may do for the first waiter
+			m.markDirty(p.r) // with what goes by itself stale claims beside it may do for the first waiter
 		}
 	}
 }

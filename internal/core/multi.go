@@ -26,7 +26,7 @@ func (m *Machine) reserve(p *part) {
 func (m *Machine) move(p *part, to queuePlace) {
 	p.unlist()
 	m.list(p, to)
-	m.soil(p.r)
+	m.markDirty(p.r)
 }
 
 // giveWay puts the claim of p back to its place in the queue of p.

@@ -166,7 +166,7 @@ func (m *Machine) unqueue(c *claim) {
 func (m *Machine) changed(r *resource) {
 	m.trim(r)
 	if r.queue != nil {
-		m.soil(r)
+		m.markDirty(r)
 		return
 	}
 	if r.holders.n == 0 && r.kind.transient() && !r.idle {
@@ -219,9 +219,9 @@ func (c *claim) standing() *part {
 	return &c.many.parts[c.many.at]
 }
 
-// soil notes that r is to be served. Names are served in their order, so that
+// markDirty notes that r is to be served. Names are served in their order, so that
 // equal machines serve in the same.
-func (m *Machine) soil(r *resource) {
+func (m *Machine) markDirty(r *resource) {
 	if !r.dirty() {
 		m.touchResource(r)
 		m.dirty.set(r, 0)

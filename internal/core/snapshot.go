@@ -182,7 +182,7 @@ func (r *reader) resource(m *Machine) {
 	res := m.name(ns, name, kind, limit)
 	res.limit, res.unsigned = limit, f&1 != 0
 	if f&2 != 0 {
-		m.soil(res)
+		m.markDirty(res)
 	}
 	res.number, res.created, res.modified, res.version = r.uvarint(), r.uvarint(), r.uvarint(), r.uvarint()
 	if kind == Limiter {

@@ -20,7 +20,7 @@ func (m *Machine) upgrade(s *session, c *Command, r *Result) {
 	u.twin, base.twin = base, u
 	m.current, m.made = u, true
 	m.list(&u.one[0], inUpgrade)
-	m.soil(res)
+	m.markDirty(res)
 	m.settle()
 	if u.state == waiting {
 		m.queued(u)
