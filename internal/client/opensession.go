@@ -56,16 +56,16 @@ func (c *Client) end(u *ClientSession) {
 	c.g.Pump(now)
 }
 
-// KeepSession renews l by hand.
-func (c *Client) KeepSession(ctx context.Context, l *driver.Session, ttl time.Duration) error {
+// KeepSession renews s by hand.
+func (c *Client) KeepSession(ctx context.Context, s *driver.Session, ttl time.Duration) error {
 	now, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	u := c.ownUser(now, l)
+	u := c.ownUser(now, s)
 	if u == nil {
 		c.g.Unlock()
-		return ended(l)
+		return ended(s)
 	}
 	o := newOp(&core.Command{TTL: int64(ttl)})
 	u.take(u.s.Keep(now, &o.call))
@@ -76,22 +76,22 @@ func (c *Client) KeepSession(ctx context.Context, l *driver.Session, ttl time.Du
 	}
 	err = failure(c, u, &o.call)
 	recycle(o)
-	if err == nil && l.Err() != nil {
-		return ended(l) // by its own clock the answer came too late
+	if err == nil && s.Err() != nil {
+		return ended(s) // by its own clock the answer came too late
 	}
 	return err
 }
 
-// EndSession ends l with all that hangs on it; for the holders first.
-func (c *Client) EndSession(ctx context.Context, l *driver.Session) error {
+// EndSession ends s with all that hangs on it; for the holders first.
+func (c *Client) EndSession(ctx context.Context, s *driver.Session) error {
 	now, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	u := c.ownUser(now, l)
+	u := c.ownUser(now, s)
 	if u == nil {
 		c.g.Unlock()
-		return ended(l)
+		return ended(s)
 	}
 	u.ending = driver.ErrReleased
 	u.take(u.s.End(now))
