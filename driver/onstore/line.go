@@ -10,7 +10,7 @@ import (
 // arrival, so that one at a time asks the engine. The zero Line is ready.
 type Line struct {
 	mu    sync.Mutex
-	names map[string]*list.List // of *queueEntry; leaving takes as long in a long line as in a short one
+	names map[string]*list.List // of *queueEntry; leaving takes as long in a long queue as in a short one
 }
 
 type queueEntry struct {
@@ -20,7 +20,7 @@ type queueEntry struct {
 	at   *list.Element
 }
 
-// Wait joins the line for name and returns when everybody before has left, or
+// Wait joins the queue for name and returns when everybody before has left, or
 // with ctx's error. position is called with the place, 1 being next, if it is
 // not nil. A caller that got no error has to call leave.
 func (l *Line) Wait(ctx context.Context, name string, id [16]byte, position func(int)) (leave func(), err error) {
@@ -48,31 +48,31 @@ func (l *Line) join(name string, p *queueEntry) int {
 	if l.names == nil {
 		l.names = map[string]*list.List{}
 	}
-	line := l.names[name]
-	if line == nil {
-		line = list.New()
-		l.names[name] = line
+	queue := l.names[name]
+	if queue == nil {
+		queue = list.New()
+		l.names[name] = queue
 		close(p.head)
 	}
-	p.at = line.PushBack(p)
-	return line.Len()
+	p.at = queue.PushBack(p)
+	return queue.Len()
 }
 
-// part leaves the line; if that was the first, the next one is. A second time does nothing.
+// part leaves the queue; if that was the first, the next one is. A second time does nothing.
 func (l *Line) part(name string, p *queueEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line := l.names[name]
-	if line == nil {
+	queue := l.names[name]
+	if queue == nil {
 		return
 	}
-	first := line.Front() == p.at
-	line.Remove(p.at)
+	first := queue.Front() == p.at
+	queue.Remove(p.at)
 	switch {
-	case line.Len() == 0:
+	case queue.Len() == 0:
 		delete(l.names, name)
 	case first:
-		close(entryOf(line.Front()).head)
+		close(entryOf(queue.Front()).head)
 	}
 }
 
@@ -83,21 +83,21 @@ func entryOf(e *list.Element) *queueEntry { return e.Value.(*queueEntry) }
 func (l *Line) sendAway(name string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line := l.names[name]
-	for line != nil && line.Len() > 1 {
-		p := entryOf(line.Front().Next())
+	queue := l.names[name]
+	for queue != nil && queue.Len() > 1 {
+		p := entryOf(queue.Front().Next())
 		p.err = err
 		close(p.head)
-		line.Remove(p.at)
+		queue.Remove(p.at)
 	}
 }
 
-// size is how many are in line for name.
+// size is how many are in the queue for name.
 func (l *Line) size(name string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if line := l.names[name]; line != nil {
-		return line.Len()
+	if queue := l.names[name]; queue != nil {
+		return queue.Len()
 	}
 	return 0
 }
@@ -106,12 +106,12 @@ func (l *Line) size(name string) int {
 func (l *Line) Waiting(name string) [][16]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line := l.names[name]
-	if line == nil {
+	queue := l.names[name]
+	if queue == nil {
 		return nil
 	}
-	ids := make([][16]byte, 0, line.Len())
-	for e := line.Front(); e != nil; e = e.Next() {
+	ids := make([][16]byte, 0, queue.Len())
+	for e := queue.Front(); e != nil; e = e.Next() {
 		ids = append(ids, entryOf(e).id)
 	}
 	return ids
@@ -130,7 +130,7 @@ type shared struct {
 	refs   int
 }
 
-// borrow is the line of a place; nobody shares the empty one.
+// borrow is the queue of a place; nobody shares the empty one.
 func borrow(where string) *shared {
 	lines.Lock()
 	defer lines.Unlock()
