@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 )
 
 var errorCases = []Case{
@@ -16,6 +17,8 @@ var errorCases = []Case{
 		Promise: "An error is an *Error that says the call and the whole name, in its fields and in its text."},
 	{Name: "Errors/HeldSaysByWhom", Run: run(errorsHeldSaysByWhom),
 		Promise: "The text of ErrHeld says who holds the name and with which token."},
+	{Name: "Errors/HeldTellsAsInspect", Run: run(errorsHeldTellsAsInspect),
+		Promise: "The holders that ErrHeld names are those that Inspect tells, with kind, mode, weight, token, owner and metadata."},
 	{Name: "Errors/BadOptions", Run: run(errorsBadOptions),
 		Promise: "An option out of range is fs.ErrInvalid from Open or from the first call, with the range in its text."},
 	{Name: "Errors/LostSaysWhy", Needs: force, Run: run(errorsLostSaysWhy),
@@ -52,6 +55,32 @@ func errorsHeldSaysByWhom(ctx context.Context, e *Env) {
 	refused(err, holdfast.ErrHeld, "TryAcquire of a held mutex")
 	spells(err, "acquire", e.Prefix()+"m", "held", "the first", fmt.Sprint(h.Token()))
 	done(h.Release())
+}
+
+func errorsHeldTellsAsInspect(ctx context.Context, e *Env) {
+	a, b := e.Client(holdfast.Owner("the first"), holdfast.Meta("its data")), e.Client()
+	as := func(name string, h *holdfast.Hold, err error) {
+		refused(err, holdfast.ErrHeld, "a try beside a holder")
+		he, _ := errors.AsType[*holdfast.Error](err)
+		res := must(b.Inspect(ctx, name))
+		want(len(he.Holders) == 1 && len(res.Holders) == 1, "ErrHeld names %v, Inspect %v; want one holder each", he.Holders, res.Holders)
+		said, seen := he.Holders[0], res.Holders[0]
+		same := said.Kind == seen.Kind && said.Mode == seen.Mode && said.Weight == seen.Weight &&
+			said.Token == seen.Token && said.Owner == seen.Owner && said.Meta == seen.Meta && said.Session == seen.Session
+		want(same, "ErrHeld tells %+v, and Inspect %+v", said, seen)
+		want(said.Token == h.Token() && said.Meta == "its data", "%+v; want the token %d and the metadata", said, h.Token())
+		done(h.Release())
+	}
+	h := must(a.Mutex("m").Acquire(ctx))
+	as("m", h, second(b.Mutex("m").TryAcquire(ctx)))
+	if e.Has(driver.FeatureShared) {
+		h = must(a.RWMutex("r").Writer().Acquire(ctx))
+		as("r", h, second(b.RWMutex("r").Reader().TryAcquire(ctx)))
+	}
+	if e.Has(driver.FeatureWeighted) {
+		h = must(a.Semaphore("s", 3).Acquire(ctx, 2))
+		as("s", h, second(b.Semaphore("s", 3).TryAcquire(ctx, 2)))
+	}
 }
 
 func errorsBadOptions(ctx context.Context, e *Env) {

@@ -315,9 +315,10 @@ var faults = map[string]string{
 	"Space/CloseLeavesOthers": "close ends all",
 	"Space/ShutdownGivesUp":   "close forgets",
 
-	"Errors/HeldSaysByWhom": "wrong holder",
-	"Errors/BadOptions":     "options ignored",
-	"Errors/LostSaysWhy":    "lost without a reason",
+	"Errors/HeldSaysByWhom":     "wrong holder",
+	"Errors/HeldTellsAsInspect": "refused without a kind",
+	"Errors/BadOptions":         "options ignored",
+	"Errors/LostSaysWhy":        "lost without a reason",
 }
 
 // faultOf is the fault that a case has to find.

@@ -80,6 +80,11 @@ func (e *engine) held(c *claim) error {
 	if e.has("one holder told") {
 		he.Holders = he.Holders[:1]
 	}
+	if e.has("refused without a kind") {
+		for i := range he.Holders {
+			he.Holders[i].Kind = 0
+		}
+	}
 	return he
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/filelog"
@@ -82,12 +83,13 @@ func checkControl(b []byte) error {
 	return nil
 }
 
-// newControl is the control file of a new directory. Tokens begin where those of
-// a directory that was wiped cannot have come to.
-func newControl(seconds uint64, base int64) []byte {
+// newControl is the control file of a directory that is made at a time. Tokens begin where those of
+// a directory that was wiped cannot have come to: 2²⁰ a second, about one a microsecond, which
+// is more than can be granted.
+func newControl(at time.Time, base int64) []byte {
 	b := make([]byte, controlSize)
 	put := func(i int, v uint64) { binary.NativeEndian.PutUint64(b[8*i:], v) }
-	first := seconds << 20
+	first := uint64(at.Unix())<<20 | uint64(at.Nanosecond())<<20/1e9
 	put(wMagic, controlMagic)
 	put(wNext, first)
 	put(wOpen, first)

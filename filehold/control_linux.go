@@ -64,7 +64,7 @@ func makeControl(sub, path string, perm fs.FileMode) error {
 		return err
 	}
 	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(newControl(uint64(time.Now().Unix()), int64(time.Second)-int64(boottime())))
+	_, err = tmp.Write(newControl(time.Now(), int64(time.Second)-int64(boottime())))
 	err = errors.Join(err, tmp.Sync(), tmp.Close())
 	if err != nil {
 		return err

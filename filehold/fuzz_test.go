@@ -3,6 +3,7 @@ package filehold
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
 )
@@ -44,7 +45,7 @@ func FuzzSlots(f *testing.F) {
 }
 
 func FuzzControl(f *testing.F) {
-	good := newControl(1<<31, 5)
+	good := newControl(time.Unix(1<<31, 0), 5)
 	f.Add(good)
 	f.Add(good[:100])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -56,7 +57,7 @@ func FuzzControl(f *testing.F) {
 
 // A flipped bit in a ceiling never passes.
 func TestFlippedBits(t *testing.T) {
-	control := newControl(1<<31, 5)
+	control := newControl(time.Unix(1<<31, 0), 5)
 	for _, word := range []int{wMagic, wCeiling, wCeilingN, wRevisions, wRevisionN} {
 		for bit := range 64 {
 			control[8*word+bit/8] ^= 1 << (bit % 8)

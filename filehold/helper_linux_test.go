@@ -326,5 +326,3 @@ func openDriver(t testing.TB, dir string, change func(*filehold.Seams)) *holdfas
 	})
 	return s
 }
-
-func nowSeconds() int64 { return time.Now().Unix() }

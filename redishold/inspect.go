@@ -96,7 +96,7 @@ func (r *reader) resource() driver.Resource {
 func heldBy(name string, reply []string) error {
 	r := reader{rest: reply[1:]}
 	e := &driver.Error{Name: name, Kind: driver.ErrHeld, Outcome: driver.NotDone, Waiting: int(r.int())}
-	e.Holders = r.claims(name, 0)
+	e.Holders = r.claims(name, driver.ResourceKind(r.int()))
 	return e
 }
 

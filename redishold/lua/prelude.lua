@@ -552,7 +552,7 @@ end
 
 -- held is the answer to who is refused because others hold the name.
 local function held(name)
-  local list = {'held', int(call('ZCARD', P .. 'q:' .. name))}
+  local list = {'held', int(call('ZCARD', P .. 'q:' .. name)), call('HGET', P .. 'r:' .. name, 'k') or '0'}
   crowd(list, P .. 'h:' .. name, '', 16, {bytes = BYTES})
   return list
 end
