@@ -89,6 +89,9 @@ func (s *Commands) run(ctx context.Context, argv []string) (guard.Fact, error) {
 		p.env = plainEnv()
 	}
 	a, err := p.run(ctx)
+	if err == nil {
+		err = based(ctx, s.Dir, "")
+	}
 	said := lastLine(a.out + "\n" + a.errOut)
 	f := guard.Fact{Is: a.code == 0, From: argv[0], Text: said}
 	switch {

@@ -24,13 +24,14 @@ func (s *files) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 	return eachOf(ctx, atOnce, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
 		path := under(s.dir, in.Name)
 		info, err := within(ctx, path, func() (fs.FileInfo, error) { return s.stat(path) })
-		if missing(err) {
-			return guard.Fact{From: path}, based(ctx, s.dir, in.Name)
+		f := guard.Fact{From: path}
+		switch {
+		case err == nil:
+			f.Is, f.Since = true, info.ModTime()
+		case !missing(err):
+			return f, err
 		}
-		if err != nil {
-			return guard.Fact{From: path}, err
-		}
-		return guard.Fact{Is: true, Since: info.ModTime(), From: path}, nil
+		return f, based(ctx, s.dir, in.Name)
 	})
 }
 
@@ -56,21 +57,30 @@ func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// based is the error of a file that is missing because the directory that its path
-// begins in is: whether the file would be there is not known then.
+// based is the error of a look at a path if the directory that it begins in is not there: nothing is known of the path then.
+// It is asked after the look: a working directory that was deleted does not come back.
 func based(ctx context.Context, dir, path string) error {
-	if dir == "" || filepath.IsAbs(path) {
+	if filepath.IsAbs(path) {
 		return nil
 	}
-	if err := there(ctx, dir); err != nil {
+	if err := there(ctx, orText(dir, ".")); err != nil {
 		return fmt.Errorf("the directory that relative paths begin in: %w", err)
 	}
 	return nil
 }
 
-// there is nil if a path is a directory.
+// there is nil if a path is a directory. A working directory that was deleted is none, although the kernel still has it,
+// with nothing in it, for the processes that are there.
 func there(ctx context.Context, path string) error {
-	info, err := within(ctx, path, func() (fs.FileInfo, error) { return os.Stat(path) })
+	info, err := within(ctx, path, func() (fs.FileInfo, error) {
+		if filepath.IsAbs(path) {
+			return os.Stat(path)
+		}
+		if _, err := os.Getwd(); err != nil {
+			return nil, fmt.Errorf("the working directory: %w", err)
+		}
+		return os.Stat(path)
+	})
 	if err == nil && !info.IsDir() {
 		err = &fs.PathError{Op: "stat", Path: path, Err: syscall.ENOTDIR}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -171,10 +170,8 @@ const gitOutput = 16 << 20
 func (s *Git) git(ctx context.Context, in string, args ...string) (answer, error) {
 	p := process{of: "git in " + orText(s.Dir, "."), argv: append([]string{"git", "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false"}, args...), dir: s.Dir, in: in, most: gitOutput}
 	p.env = append(plainEnv(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
-	if dir, err := filepath.Abs(orText(s.Dir, ".")); err == nil {
-		if err := there(ctx, dir); err != nil {
-			return answer{}, err
-		}
+	if err := there(ctx, orText(s.Dir, ".")); err != nil {
+		return answer{}, err
 	}
 	return p.run(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -118,6 +119,17 @@ func (g *guarding) flags(c *cobra.Command) {
 	f.StringVar(&g.issues, "issues", "", "issues in a JSON file")
 	f.StringVar(&g.repo, "repo", "", "issues of this GitHub repository, owner/name; GITHUB_TOKEN is its token")
 	f.StringVar(&g.gitHub, "github", "", "another server that speaks like GitHub")
+	c.PreRun = func(*cobra.Command, []string) { g.fix() }
+}
+
+// fix makes the paths absolute: what is at a path is looked at also when the directory that the program was started in was
+// replaced meanwhile. If it is gone already they stay relative, and the gatherer tells.
+func (g *guarding) fix() {
+	for _, path := range []*string{&g.dir, &g.issues} {
+		if whole, err := filepath.Abs(*path); err == nil && *path != "" {
+			*path = whole
+		}
+	}
 }
 
 func (a *app) guardEval() *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -91,7 +92,7 @@ func (g *piping) sensible(f *pflag.FlagSet, arg string) error {
 			return usagef("leave it out, or submit a new run of a file", "--%s means nothing to --resume: the run %s goes on as it was submitted", name, arg)
 		}
 	}
-	if info, err := os.Stat(g.dir); err != nil || !info.IsDir() {
+	if info, err := os.Stat(g.dir); err != nil || !info.IsDir() || !filepath.IsAbs(g.dir) { // relative: the working directory is gone
 		return usagef("name the directory that the commands of the phases begin in, which has to be there", "--dir %s is no directory", g.dir)
 	}
 	return nil

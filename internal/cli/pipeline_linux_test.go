@@ -546,7 +546,7 @@ func TestPipeline_CannotRun(t *testing.T) {
 		{"why none/x", 0, why},
 		{"run --id x one.yaml", 1, "or go on with it: holdfast pipeline run --resume none/x"},
 		{"run --resume --id 3 none/x", 64, "--id means nothing to --resume"},
-		{"run --dir gone one.yaml", 64, "--dir gone is no directory"},
+		{"run --dir gone one.yaml", 64, "/gone is no directory"},
 		{"status none", 64, `"none" names no run: a run is named pipeline/id, such as none/1`},
 	} {
 		cmd := program(t, dir, append([]string{"pipeline"}, strings.Fields(step.args)...)...)
