@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -87,10 +88,11 @@ func there(ctx context.Context, path string) error {
 	return err
 }
 
-// under is a path that begins in dir, unless it begins at the root.
+// under is a path that begins in dir, unless it begins at the root. It is not cleaned: a slash at its end, or a .. after a link, is
+// the kernel's to judge.
 func under(dir, path string) string {
-	if filepath.IsAbs(path) {
+	if dir == "" || filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(dir, path)
+	return strings.TrimSuffix(dir, "/") + "/" + path
 }

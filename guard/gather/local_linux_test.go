@@ -19,10 +19,12 @@ func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	ok(t, os.WriteFile(filepath.Join(dir, "here"), nil, 0o644))
 	ok(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
+	ok(t, os.MkdirAll(filepath.Join(dir, "far/away"), 0o700))
+	ok(t, os.Symlink("far/away", filepath.Join(dir, "link")))
 	g := gather.New(gather.Config{Dir: dir})
 	outcomes(t, g, map[guard.Outcome][]guard.Condition{
-		guard.Passed: {guard.FileExists("here"), guard.FileExists(filepath.Join(dir, "here")), guard.FileExists("."), guard.FileNotExists("gone"), guard.FileNotExists("dangling")},
-		guard.Failed: {guard.FileExists("gone"), guard.FileNotExists("here"), guard.FileExists("--help"), guard.FileExists("$(here)")},
+		guard.Passed: {guard.FileExists("here"), guard.FileExists(filepath.Join(dir, "here")), guard.FileExists("."), guard.FileNotExists("gone"), guard.FileNotExists("dangling"), guard.FileExists("link/"), guard.FileExists("link/../away")},
+		guard.Failed: {guard.FileExists("gone"), guard.FileNotExists("here"), guard.FileExists("--help"), guard.FileExists("$(here)"), guard.FileExists("here/"), guard.FileExists(dir + "/here/"), guard.FileExists("here/."), guard.FileExists("link/../here")},
 		guard.Error:  {guard.FileExists(strings.Repeat("long", 100))},
 	})
 	below := gather.New(gather.Config{Dir: dir})
