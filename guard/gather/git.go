@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,8 @@ import (
 // commits is there as a copy and its merges change nothing themselves (rebase), or if one
 // of the last 1,000 commits since they parted changes the same as the whole branch (squash).
 // The same is the same to the byte: white space counts. A branch that does not exist is an
-// error: nothing is known of its commits any more.
+// error: nothing is known of its commits any more. So is one that is not found to be merged by a history that is
+// cut off since they parted, as in a shallow clone.
 type Git struct {
 	// Dir is the repository, or a directory within; empty: the working directory.
 	Dir string
@@ -43,6 +45,9 @@ func (s *Git) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 		}
 		if err == nil {
 			f.Is, f.Text, err = s.merged(ctx, hash, into)
+		}
+		if err == nil && !f.Is {
+			err = s.uncut(ctx, hash, into)
 		}
 		return f, err
 	})
@@ -141,8 +146,11 @@ func (s *Git) merged(ctx context.Context, branch, into string) (bool, string, er
 
 func (s *Git) squashed(ctx context.Context, branch, into string) (bool, string, error) {
 	a, err := s.git(ctx, "", "merge-base", branch, into)
-	if err != nil || a.code != 0 {
-		return false, "no common commit", err
+	if err != nil || a.code > 1 {
+		return false, "", failed("merge-base", a, err)
+	}
+	if a.code == 1 {
+		return false, "no common commit", nil
 	}
 	base := strings.TrimSpace(a.out)
 	whole, err := s.patches(ctx, "", "diff", base, branch, "--")
@@ -154,6 +162,25 @@ func (s *Git) squashed(ctx context.Context, branch, into string) (bool, string, 
 		return false, "", err
 	}
 	return true, "squashed", nil
+}
+
+// uncut is the error of a branch that is not merged, as far as is known, if the history since they parted is cut off, as in a
+// shallow clone: the commits that are not there could be those that merge it. One that is cut off before they parted is enough.
+func (s *Git) uncut(ctx context.Context, branch, into string) error {
+	a, err := s.git(ctx, "", "rev-list", "--pretty=raw", "--max-parents=0", into+"..."+branch, "--")
+	if err != nil || a.code != 0 {
+		return failed("rev-list", a, err)
+	}
+	commit := ""
+	for line := range strings.Lines(a.out) { // those of a message are indented
+		if name, is := strings.CutPrefix(line, "commit "); is {
+			commit = strings.TrimSpace(name)
+		}
+		if strings.HasPrefix(line, "parent ") { // in the object, and git does not go there
+			return fmt.Errorf("the history is cut off at %.12s, as in a shallow clone: whether it is merged is not known; git fetch --unshallow gets the rest", commit)
+		}
+	}
+	return whole("rev-list", a)
 }
 
 func failed(what string, a answer, err error) error {
@@ -169,7 +196,7 @@ const gitOutput = 16 << 20
 // git runs it without what its environment, or a terminal, might add.
 func (s *Git) git(ctx context.Context, in string, args ...string) (answer, error) {
 	p := process{of: "git in " + orText(s.Dir, "."), argv: append([]string{"git", "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false"}, args...), dir: s.Dir, in: in, most: gitOutput}
-	p.env = append(plainEnv(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
+	p.env = append(plainEnv(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE="+os.DevNull) // the history as it was committed
 	if err := there(ctx, orText(s.Dir, ".")); err != nil {
 		return answer{}, err
 	}
