@@ -264,7 +264,10 @@ func (l *pgLink) read() {
 	}
 	defer l.let()
 	l.unlimit()
-	err := l.conn.PgConn().WaitForNotification(ctx)
+	var err error
+	for err == nil { // as long as they come: a rest before each would leave a watch behind
+		err = l.conn.PgConn().WaitForNotification(ctx)
+	}
 	l.mu.Lock()
 	l.interrupt = nil
 	l.mu.Unlock()
