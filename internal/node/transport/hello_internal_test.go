@@ -105,7 +105,7 @@ func TestStrangersAreNotTold(t *testing.T) {
 			}
 		}()
 		tr := &Transport{cfg: Config{ID: 2, Cluster: 7, Group: 1, Timeout: time.Minute}}
-		err := tr.greet(here, 1, forMessages)
+		_, err := tr.greet(here, 1, forMessages)
 		if want := name != "a peer"; errors.Is(err, ErrHandshake) != want || (err != nil) != want {
 			t.Errorf("%s answers: %v", name, err)
 		}
@@ -205,5 +205,40 @@ func TestOtherGroupEndsNobody(t *testing.T) {
 				t.Errorf("%s: node %d is told %v", name, id, why)
 			}
 		}
+	}
+}
+
+// A node of a version that hears nothing on the connections that it has made is told nothing there.
+func TestOldCallersAreNotAnswered(t *testing.T) {
+	lost := make(chan uint64, 1)
+	ln, heard := listen(t), make(chan string, 1)
+	n, err := New(Config{ID: 2, Cluster: 7, Deliver: func(_ uint64, data []byte) { heard <- string(data) }, Unreachable: func(peer uint64) { lost <- peer }}, ln)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(appendFrame(hello{purpose: forMessages, cluster: 7, from: 1, to: 2}.encode(), []byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	<-heard
+	if _, err := readHello(c); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan struct{})
+	go func() {
+		if _, err := readFrame(c); err == nil {
+			close(told)
+		}
+	}()
+	n.Send(1, []byte("answer"))
+	select {
+	case <-lost:
+	case <-told:
+		t.Error("the answer is not lost")
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// peer is the road to one other node: a bounded queue and a connection that is
-// made anew whenever it breaks.
+// peer is the road to one other node: a bounded queue, and a connection that is made anew
+// whenever it breaks. The way back on a connection that the other node has made is one, too:
+// it has no address, and ends with its connection.
 type peer struct {
 	t    *Transport
 	id   uint64
@@ -21,6 +22,7 @@ type peer struct {
 	closed bool
 	wake   chan struct{}
 
+	up         atomic.Bool  // it has a connection
 	unanswered atomic.Int64 // since when nothing was heard after something was sent, in ns; 0: it was
 }
 
@@ -81,10 +83,23 @@ func (p *peer) run() {
 			continue
 		}
 		pause = firstPause
-		p.pump(conn)
-		conn.Close()
+		p.use(conn)
 		p.drop()
 	}
+}
+
+// use sends and hears on a connection that this node has made, until it breaks.
+func (p *peer) use(conn net.Conn) {
+	broken := make(chan struct{})
+	go func() {
+		defer close(broken)
+		p.t.receive(conn, p.id, func() {})
+	}()
+	p.up.Store(true)
+	p.pump(conn, broken, appendFrame(nil, nil)) // the other side may answer on it
+	p.up.Store(false)
+	conn.Close()
+	<-broken
 }
 
 func (p *peer) gone() bool {
@@ -112,21 +127,15 @@ func (p *peer) mute() bool {
 	return since != 0 && time.Now().UnixNano()-since > int64(p.t.cfg.Timeout)
 }
 
-// pump writes what is queued until the connection breaks, or brings no answer. The peer
-// never writes on it, so a read tells when it is gone.
-func (p *peer) pump(conn net.Conn) {
+// pump writes first, and then what is queued, until the connection breaks, or brings no answer.
+func (p *peer) pump(conn net.Conn, broken <-chan struct{}, first []byte) {
 	p.unanswered.Store(0)
-	broken := make(chan struct{})
-	go func() {
-		defer close(broken)
-		var b [1]byte
-		conn.Read(b[:])
-	}()
-	defer func() {
-		conn.Close()
-		<-broken
-	}()
 	w := bufio.NewWriterSize(conn, 256<<10)
+	conn.SetWriteDeadline(time.Now().Add(p.t.cfg.Timeout))
+	w.Write(first)
+	if w.Flush() != nil {
+		return
+	}
 	var buf []byte
 	for {
 		select {
@@ -153,17 +162,70 @@ func (p *peer) pump(conn net.Conn) {
 	}
 }
 
-// serveMessages delivers what a peer sends, in order.
+// serveMessages delivers what a peer sends on a connection that it has made, and if the peer
+// listens there, sends on it what has no better road: this node may not know yet that the peer is a
+// member, or where it has moved, and the group may need the answer before it can tell.
 func (t *Transport) serveMessages(c net.Conn, from uint64) {
+	back, broken := newPeer(t, from, ""), make(chan struct{})
+	var writer sync.WaitGroup
+	t.receive(c, from, func() {
+		if t.open(back) {
+			writer.Go(func() { back.pump(c, broken, nil); c.Close() })
+		}
+	})
+	close(broken)
+	c.Close()
+	t.shut(back)
+	writer.Wait()
+}
+
+// receive delivers what a peer sends, in order, until the connection breaks. An empty frame says
+// that the peer listens on a connection that it has made.
+func (t *Transport) receive(c net.Conn, from uint64, listens func()) {
 	r := bufio.NewReaderSize(c, 256<<10)
 	for {
 		p, err := readFrame(r)
 		if err != nil {
 			return
 		}
-		if q := t.peer(from); q != nil {
-			q.unanswered.Store(0)
+		t.heard(from)
+		if len(p) == 0 {
+			listens()
+			continue
 		}
 		t.cfg.Deliver(from, p)
 	}
+}
+
+// heard notes that a node answers, on whichever road.
+func (t *Transport) heard(from uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range []*peer{t.peers[from], t.back[from]} {
+		if p != nil {
+			p.unanswered.Store(0)
+		}
+	}
+}
+
+// open makes the way back on a connection the one to its node; false: it is already.
+func (t *Transport) open(back *peer) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if back.up.Swap(true) {
+		return false
+	}
+	t.back[back.id] = back // an older connection is on its way out
+	return true
+}
+
+// shut is the end of the way back on a connection.
+func (t *Transport) shut(back *peer) {
+	t.mu.Lock()
+	if t.back[back.id] == back {
+		delete(t.back, back.id)
+	}
+	t.mu.Unlock()
+	back.drop()
+	back.close()
 }

@@ -68,6 +68,7 @@ type Transport struct {
 
 	mu      sync.Mutex
 	peers   map[uint64]*peer
+	back    map[uint64]*peer // on connections that they have made
 	dirs    map[uint64]uint64
 	version uint8 // of the group; 0: not known
 	conns   map[net.Conn]caller
@@ -86,7 +87,7 @@ func New(cfg Config, ln net.Listener) (*Transport, error) {
 		return nil, fmt.Errorf("transport: %s is not loopback: peers there must be authenticated; set TLS", ln.Addr())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, conns: map[net.Conn]caller{}, ln: ln}
+	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, back: map[uint64]*peer{}, conns: map[net.Conn]caller{}, ln: ln}
 	t.wg.Go(t.accept)
 	return t, nil
 }
@@ -154,14 +155,14 @@ func (t *Transport) Raise(version uint8) {
 	}
 }
 
-// caller is the peer that a connection came from; zeros before its hello,
-// and for those that this node made.
+// caller is the peer at the other end of a connection for messages, or of any that it has made;
+// zeros before its hello.
 type caller struct {
 	id, dir  uint64
 	versions Versions
 }
 
-// came notes which peer a connection came from; false: that peer is refused by now.
+// came notes which peer is at the other end of a connection; false: that peer is refused by now.
 func (t *Transport) came(c net.Conn, h hello) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,12 +191,26 @@ func (t *Transport) peer(id uint64) *peer {
 	return t.peers[id]
 }
 
-// Send puts a message on its way to a peer. It never blocks: what does not fit
-// into the queue is lost, and told.
+// Send puts a message on its way to a peer, or to another node that has a connection to this one. It
+// never blocks: what does not fit into the queue is lost, and told.
 func (t *Transport) Send(to uint64, data []byte) {
-	if p := t.peer(to); p == nil || !p.enqueue(data) {
+	if p := t.road(to); p == nil || !p.enqueue(data) {
 		t.cfg.Unreachable(to)
 	}
+}
+
+// road is the one to a node; nil: there is none. A connection that the node itself has made is used
+// as long as none stands to the address that is known here. It is not if the node is a member of
+// which nobody has seen the directory yet: what is at its address shows that, and another that comes
+// under its number must not make promises in its place.
+func (t *Transport) road(to uint64) *peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own, back := t.peers[to], t.back[to]
+	if dir, member := t.dirs[to]; back == nil || own != nil && own.up.Load() || member && dir == 0 {
+		return own
+	}
+	return back
 }
 
 // track notes a connection so that Close can end it; false: it is too late.
@@ -271,7 +286,7 @@ func (t *Transport) serve(raw net.Conn) {
 	case forQuestion:
 		t.serveQuestion(c, h.dir)
 	default:
-		t.serveMessages(c, h.from)
+		t.serveMessages(&tracked{Conn: c, done: func() { raw.Close() }}, h.from)
 	}
 }
 
@@ -377,7 +392,11 @@ func (t *Transport) dial(p *peer, why purpose) (net.Conn, error) {
 	if t.cfg.TLS != nil {
 		secured = tls.Client(c, t.clientTLS(p.addr))
 	}
-	if err := t.greet(secured, p.id, why); err != nil {
+	answer, err := t.greet(secured, p.id, why)
+	if err == nil && why == forMessages && !t.came(c, answer) {
+		err = fmt.Errorf("%w: node %d is refused by now", ErrHandshake, p.id)
+	}
+	if err != nil {
 		t.untrack(c)
 		return nil, err
 	}
@@ -425,20 +444,19 @@ func (t *Transport) clientTLS(addr string) *tls.Config {
 	return cfg
 }
 
-func (t *Transport) greet(c net.Conn, to uint64, why purpose) error {
+func (t *Transport) greet(c net.Conn, to uint64, why purpose) (answer hello, err error) {
 	c.SetDeadline(time.Now().Add(t.cfg.Timeout))
 	if _, err := c.Write(t.hello(why, to).encode()); err != nil {
-		return err
+		return answer, err
 	}
-	answer, err := readHello(c)
-	if err != nil {
-		return err
+	if answer, err = readHello(c); err != nil {
+		return answer, err
 	}
 	if answer.from != to && why != forQuestion {
-		return fmt.Errorf("%w: node %d answers where node %d should be", ErrHandshake, answer.from, to)
+		return answer, fmt.Errorf("%w: node %d answers where node %d should be", ErrHandshake, answer.from, to)
 	}
 	if err := t.judge(answer, answer.dir); err != nil {
-		return err
+		return answer, err
 	}
-	return c.SetDeadline(time.Time{})
+	return answer, c.SetDeadline(time.Time{})
 }

@@ -29,6 +29,9 @@ import (
 //	length   4 bytes  of the payload
 //	check    4 bytes  CRC-32C of length and payload
 //	payload
+//
+// Messages go from the dialler to the other side. If the dialler sends an empty frame, they may go
+// back, too; a node that does not know that drops it, as it drops every message of unknown form.
 const (
 	version   = 3
 	helloSize = 61

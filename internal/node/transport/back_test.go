@@ -1,0 +1,109 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/node/transport"
+)
+
+// caller and called are two nodes of fake time of which the first has the address of the second.
+func callerAndCalled(t *testing.T) (caller, called *node, at *pipes) {
+	t.Helper()
+	begin := func(id uint64, ln net.Listener, dial func(context.Context, string) (net.Conn, error)) *node {
+		n := &node{heard: make(chan string, 100), lost: make(chan uint64, 100)}
+		var err error
+		n.Transport, err = transport.New(transport.Config{ID: id, Cluster: 7, Dir: 10 + id, Dial: dial,
+			Deliver: func(from uint64, data []byte) { n.heard <- fmt.Sprintf("%d:%s", from, data) }, Unreachable: func(peer uint64) { n.lost <- peer }}, ln)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.Close() })
+		return n
+	}
+	at = newPipes()
+	called = begin(2, at, func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody is there") })
+	caller = begin(1, newPipes(), at.dial)
+	caller.SetPeers(map[uint64]string{2: "two"})
+	synctest.Wait()
+	return caller, called, at
+}
+
+// tells reports whether a message of node 2 arrives at node 1; else node 2 is told that it was lost.
+func tells(t *testing.T, called, caller *node, text string) bool {
+	t.Helper()
+	called.Send(1, []byte(text))
+	time.Sleep(2 * time.Second) // an address that leads nowhere is tried meanwhile
+	synctest.Wait()
+	select {
+	case got := <-caller.heard:
+		if got != "2:"+text {
+			t.Errorf("node 1 heard %q, want %q", got, text)
+		}
+		return true
+	case <-called.lost:
+		return false
+	default:
+		t.Error("the message is neither there nor lost")
+		return false
+	}
+}
+
+// A node is answered on the connection that it has made, by one that does not know where it is, as
+// long as it may come at all.
+func TestAnswersOnTheCallersConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		addrs map[uint64]string
+		dirs  map[uint64]uint64
+		want  bool
+	}{
+		"nothing is known of it":  {nil, map[uint64]uint64{2: 12}, true},
+		"it has moved":            {map[uint64]string{1: "old"}, map[uint64]uint64{1: 11, 2: 12}, true},
+		"its directory is not":    {map[uint64]string{1: "old"}, map[uint64]uint64{1: 0, 2: 12}, false},
+		"another has its number":  {map[uint64]string{1: "old"}, map[uint64]uint64{1: 99, 2: 12}, false},
+		"it was removed":          {nil, map[uint64]uint64{1: transport.Removed, 2: 12}, false},
+		"nothing is known at all": {nil, nil, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			caller, called, _ := callerAndCalled(t)
+			called.SetPeers(c.addrs)
+			called.Know(c.dirs)
+			synctest.Wait()
+			if got := tells(t, called, caller, "x"); got != c.want {
+				t.Errorf("%s: it is answered: %v", name, got)
+			}
+		})
+	}
+}
+
+// The way back holds as long as its connection, however long that is used, and then another takes
+// its place.
+func TestWayBackLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caller, called, _ := callerAndCalled(t)
+		for round := range 10 {
+			caller.Send(2, []byte("call"))
+			if !tells(t, called, caller, fmt.Sprint("answer ", round)) {
+				t.Errorf("answer %d is lost", round)
+			}
+			if len(called.lost) > 0 {
+				t.Errorf("round %d: a message of node 2 was lost", round)
+			}
+		}
+		caller.SetPeers(nil)
+		synctest.Wait()
+		if tells(t, called, caller, "too late") {
+			t.Error("a connection that has ended brings an answer")
+		}
+		caller.SetPeers(map[uint64]string{2: "two"})
+		synctest.Wait()
+		if !tells(t, called, caller, "once more") {
+			t.Error("the next connection brings no answer")
+		}
+	})
+}

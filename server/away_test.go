@@ -1,0 +1,196 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-io/holdfast/internal/host"
+	"github.com/holdfast-io/holdfast/internal/node/replica"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// moving is a group of three in fake time of which nodes come, go and move while another is away.
+type moving struct {
+	*group
+	wires *host.Pipes
+}
+
+func inMotion(t *testing.T, test func(t *testing.T, g *moving)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfgs, wires := founderConfigs(t, 3), &host.Pipes{}
+		for i := range cfgs {
+			cfgs[i].Founders[i].Client = services.Addr(t)
+			host.Put(&cfgs[i], &host.Host{Listen: wires.Listen, Dial: wires.Dial})
+		}
+		test(t, &moving{started(t, cfgs), wires})
+	})
+}
+
+// stop stops a node, as a power cut does: without handing over.
+func (g *moving) stop(id int) {
+	g.t.Helper()
+	if err := g.nodes[id-1].Close(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// start starts a node again.
+func (g *moving) start(id int) { g.nodes[id-1] = start(g.t, g.cfgs[id-1]) }
+
+// alive are the nodes that run.
+func (g *moving) alive() []*server.Server {
+	return slices.DeleteFunc(slices.Clone(g.nodes), func(s *server.Server) bool {
+		select {
+		case <-s.Done():
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// joins lets another node in, as a voter.
+func (g *moving) joins() {
+	g.t.Helper()
+	id := uint64(len(g.cfgs) + 1)
+	cfg := server.Config{Dir: g.t.TempDir(), ID: id, Join: true, Founders: g.cfgs[0].Founders, Listen: services.Addr(g.t), Client: services.Addr(g.t)}
+	host.Put(&cfg, &host.Host{Listen: g.wires.Listen, Dial: g.wires.Dial})
+	g.cfgs, g.nodes = append(g.cfgs, cfg), append(g.nodes, start(g.t, cfg))
+	g.change(replica.Change{Add: []replica.Endpoint{{ID: id, Peer: cfg.Listen, Client: cfg.Client}}})
+	g.change(replica.Change{Promote: []uint64{id}})
+}
+
+// moves has a node that is stopped start at other addresses, as docs/operate.md says.
+func (g *moving) moves(id int) {
+	g.t.Helper()
+	cfg := &g.cfgs[id-1]
+	cfg.Founders = slices.Clone(cfg.Founders)
+	cfg.Listen = services.Addr(g.t)
+	at := server.Member{ID: cfg.ID, Peer: cfg.Listen, Client: services.Addr(g.t)}
+	cfg.Founders[id-1] = at
+	g.change(replica.Change{Update: []replica.Endpoint{{ID: at.ID, Peer: at.Peer, Client: at.Client}}})
+	g.start(id)
+}
+
+// change changes the members, when the group can.
+func (g *moving) change(c replica.Change) {
+	g.t.Helper()
+	g.soon(func(ctx context.Context) error {
+		_, err := g.alive()[0].Members(ctx, c)
+		return err
+	})
+}
+
+// leads has a node lead.
+func (g *moving) leads(id int) {
+	g.t.Helper()
+	g.soon(func(ctx context.Context) error {
+		if st, err := g.nodes[id-1].Status(ctx); err != nil || st.Serving {
+			return err
+		}
+		return fmt.Errorf("node %d does not lead: %w", id, g.alive()[0].Transfer(ctx, uint64(id)))
+	})
+}
+
+// soon does something again and again until there is no error.
+func (g *moving) soon(f func(ctx context.Context) error) {
+	g.t.Helper()
+	ctx := within(g.t)
+	for err := f(ctx); err != nil; {
+		if time.Sleep(100 * time.Millisecond); ctx.Err() != nil {
+			g.t.Fatal(err)
+		}
+		err = f(ctx)
+	}
+}
+
+// whole waits until the nodes that run lead and follow, and have applied the same.
+func (g *moving) whole() {
+	g.t.Helper()
+	g.soon(func(ctx context.Context) error {
+		var first replica.Status
+		for i, s := range g.alive() {
+			st, err := s.Status(ctx)
+			if i == 0 {
+				first = st
+			}
+			lead, _ := s.Leader()
+			if err != nil || lead.ID == 0 || lead.Addr == "" || st.Applied != first.Applied || st.Hash != first.Hash {
+				return fmt.Errorf("node %d has applied %d and follows %+v; node %d has applied %d: %v", st.ID, st.Applied, lead, first.ID, first.Applied, err)
+			}
+		}
+		return nil
+	})
+}
+
+// A node that was away while the present leader was added answers it, although it has never heard
+// of it: it catches up, and the group can do without another.
+func TestAway_LeaderAdded(t *testing.T) {
+	inMotion(t, func(t *testing.T, g *moving) {
+		g.whole()
+		g.stop(3)
+		g.joins()
+		g.leads(4)
+		g.start(3)
+		g.whole()
+		g.stop(1)
+		g.whole()
+	})
+}
+
+// All others were exchanged while a node was away. It has never heard of those of now, and one of
+// them needs its vote.
+func TestAway_OthersExchanged(t *testing.T) {
+	inMotion(t, func(t *testing.T, g *moving) {
+		g.whole()
+		g.stop(3)
+		g.joins()
+		g.joins()
+		for _, id := range []uint64{1, 2} {
+			g.change(replica.Change{Remove: []uint64{id}})
+			g.stop(int(id))
+		}
+		g.stop(5)
+		g.start(3)
+		g.whole()
+	})
+}
+
+// A node that was away while the leader moved looks for it at its old address, and answers it all
+// the same.
+func TestAway_LeaderMoved(t *testing.T) {
+	inMotion(t, func(t *testing.T, g *moving) {
+		g.joins()
+		g.joins()
+		g.whole()
+		g.stop(5)
+		g.stop(3)
+		g.moves(3)
+		g.leads(3)
+		g.start(5)
+		g.whole()
+	})
+}
+
+// All nodes lose their power after one has moved. Another that comes back does not know yet that
+// this was decided, and looks for it at its old address: the two of them are a majority.
+func TestAway_AllRestartAfterMove(t *testing.T) {
+	inMotion(t, func(t *testing.T, g *moving) {
+		g.whole()
+		g.stop(3)
+		g.moves(3)
+		g.whole()
+		for id := range g.nodes {
+			g.stop(id + 1)
+		}
+		g.start(1)
+		g.start(3)
+		g.whole()
+	})
+}
