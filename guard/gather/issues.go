@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/guard"
+	"github.com/holdfast-io/holdfast/internal/strictjson"
 )
 
 // Issue is one issue of a tracker.
@@ -175,11 +175,16 @@ func (s *IssueFile) read() (list []Issue, err error) {
 	if err := json.Unmarshal(b, &all); err != nil || all == nil {
 		return nil, fmt.Errorf("%s is no list of issues: %w", s.Path, cmp.Or(err, errors.New("it is null")))
 	}
+	places := map[string]int{}
 	for i, one := range all {
 		issue, err := parseIssue(one)
+		if err == nil && places[issue.ID] > 0 {
+			err = fmt.Errorf("its id %q is that of issue %d", issue.ID, places[issue.ID])
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: issue %d: %w", s.Path, i+1, err)
 		}
+		places[issue.ID] = i + 1
 		list = append(list, issue)
 	}
 	return list, nil
@@ -192,9 +197,7 @@ func parseIssue(text []byte) (Issue, error) {
 		Title any `json:"title"` // for people
 		URL   any `json:"url"`
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&i)
+	err := strictjson.Unmarshal(text, &i)
 	wrong, is := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case is && wrong.Field != "":
@@ -202,7 +205,9 @@ func parseIssue(text []byte) (Issue, error) {
 	case is || err == nil && i == nil:
 		return Issue{}, errors.New("it is no JSON object")
 	case err != nil:
-		return Issue{}, fmt.Errorf("%w; id, status, milestone, labels, assignees, title and url are possible", err)
+		return Issue{}, fmt.Errorf("%w; id, status, milestone, labels, assignees, title and url are possible, each once", err)
+	case i.ID == "" || i.Status == "":
+		return Issue{}, fmt.Errorf("it has the id %q and the status %q, and needs both", i.ID, i.Status)
 	}
 	return i.Issue, nil
 }

@@ -35,12 +35,23 @@ func TestIssueFile(t *testing.T) {
 	outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Passed: {guard.IssuesComplete("milestone:v2")}})
 	for bad, want := range map[string]string{
 		"": "is no list of issues", "{": "is no list of issues", "null": "is no list of issues: it is null", `{"id":1}`: "is no list of issues", `[] []`: "is no list of issues",
-		`[{"id":1}]`:                             "issue 1: its id is a JSON number; texts",
-		`[{"id":"1"},{"id":"2","labels":"bug"}]`: "issue 2: its labels is a JSON string; texts",
-		`[{"id":"1","labels":["bug",2]}]`:        "issue 1: its labels is a JSON number; texts",
-		`["1"]`:                                  "issue 1: it is no JSON object",
-		`[null]`:                                 "issue 1: it is no JSON object",
-		`[{"id":"1","milestne":"v2"}]`:           `issue 1: json: unknown field "milestne"; id, status, milestone`,
+		`[{"id":1}]`: "issue 1: its id is a JSON number; texts",
+		`[{"id":"1","status":"open"},{"id":"2","labels":"bug"}]`: "issue 2: its labels is a JSON string; texts",
+		`[{"id":"1","labels":["bug",2]}]`:                        "issue 1: its labels is a JSON number; texts",
+		`["1"]`:                                                  "issue 1: it is no JSON object",
+		`[null]`:                                                 "issue 1: it is no JSON object",
+		`[{"id":"1","milestne":"v2"}]`:                           `issue 1: unknown field "milestne"; id, status, milestone`,
+		`[{"id":"1","status":"open","Status":"closed","milestone":"v2"}]`:            `issue 1: unknown field "Status"`,
+		`[{"id":"1","status":"open","ſtatus":"closed","milestone":"v2"}]`:            `issue 1: unknown field "ſtatus"`,
+		`[{"id":"1","status":"open","milestone":"v2","status":"closed"}]`:            `issue 1: the field "status" is there twice`,
+		`[{"status":"closed","milestone":"v2"}]`:                                     `issue 1: it has the id ""`,
+		`[{"id":"","status":"closed","milestone":"v2"}]`:                             `issue 1: it has the id ""`,
+		`[{"id":"1","milestone":"v2"}]`:                                              `issue 1: it has the id "1" and the status ""`,
+		`[{"id":"1","status":null,"milestone":"v2"}]`:                                `issue 1: it has the id "1" and the status ""`,
+		`[{"id":"1","status":"open"},{"id":"1","status":"closed","milestone":"v2"}]`: `issue 2: its id "1" is that of issue 1`,
+		`[{"id":"1","status":"closed","milestone":"v2","labels":[null]}]`:            "issue 1: labels: number 1 is null",
+		"[{\"id\":\"1\",\"status\":\"closed\xff\",\"milestone\":\"v2\"}]":            "issue 1: it has text that is not UTF-8",
+		`[{"id":"1","status":"\ud800","milestone":"v2"}]`:                            "issue 1: it has half of a surrogate pair",
 	} {
 		write(bad)
 		for _, c := range []guard.Condition{guard.IssuesComplete("milestone:v2"), guard.IssueStatus("1", "open")} {

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/holdfast-io/holdfast/internal/strictjson"
 )
 
 func (p *parser) readJSON(data []byte) *node {
@@ -23,47 +23,13 @@ func (p *parser) readJSON(data []byte) *node {
 		p.fail(placeOf(data, at), "", "not JSON: %s", err)
 		return nil
 	}
-	if at := loneSurrogate(data); at >= 0 {
+	if at := strictjson.LoneSurrogate(data); at >= 0 {
 		p.fail(placeOf(data, at), "", "half of a surrogate pair, which is no character: escape both halves, or write the character itself")
 		return nil
 	}
 	r := &jsonReader{data: data, dec: json.NewDecoder(bytes.NewReader(data)), at: place{1, 1}}
 	r.dec.UseNumber()
 	return r.value()
-}
-
-// loneSurrogate is where JSON escapes one half of a surrogate pair alone, for which package json
-// would take another character; -1: nowhere.
-func loneSurrogate(data []byte) int {
-	for at := 0; at < len(data); at++ {
-		if data[at] != '\\' {
-			continue
-		}
-		first := escaped(data[at:])
-		switch {
-		case first < 0:
-			at++ // another escape, of one character
-		case !utf16.IsSurrogate(first):
-			at += 5
-		case utf16.DecodeRune(first, escaped(data[min(at+6, len(data)):])) == utf8.RuneError:
-			return at
-		default:
-			at += 11
-		}
-	}
-	return -1
-}
-
-// escaped is the code unit of \uXXXX in front; -1: it is not that.
-func escaped(data []byte) rune {
-	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
-		return -1
-	}
-	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	if err != nil {
-		return -1
-	}
-	return rune(n)
 }
 
 // jsonReader makes nodes of a text that is known to be JSON.

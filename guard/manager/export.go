@@ -1,13 +1,11 @@
 package manager
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/strictjson"
 )
 
 // saved is what a file of [Manager.Export] has.
@@ -46,17 +45,13 @@ const savedVersion = 1
 
 // Export writes the locks and semaphores with their holders as JSON: to a file beside it
 // first, which then takes its name. Stale holders are left out. No times are written: they
-// would mean nothing to another process.
+// would mean nothing to another process. What is there and no regular file, as a device, is not replaced. After
+// [Manager.Close] it is ErrClosed: nothing is held any more.
 func (m *Manager) Export(path string) error {
 	out := saved{Version: savedVersion, Locks: []savedResource{}, Semaphores: []savedResource{}}
-	m.mu.Lock()
-	for _, r := range m.locks {
-		out.Locks = append(out.Locks, r.saved())
+	if err := m.collect(&out); err != nil {
+		return fmt.Errorf("guard manager: export: %w", err)
 	}
-	for _, r := range m.semaphores {
-		out.Semaphores = append(out.Semaphores, r.saved())
-	}
-	m.mu.Unlock()
 	for _, list := range [][]savedResource{out.Locks, out.Semaphores} {
 		slices.SortFunc(list, func(a, b savedResource) int { return strings.Compare(a.Name, b.Name) })
 	}
@@ -66,6 +61,21 @@ func (m *Manager) Export(path string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("guard manager: export: %w", err)
+	}
+	return nil
+}
+
+func (m *Manager) collect(out *saved) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ctx.Err() != nil {
+		return errClosed
+	}
+	for _, r := range m.locks {
+		out.Locks = append(out.Locks, r.saved())
+	}
+	for _, r := range m.semaphores {
+		out.Semaphores = append(out.Semaphores, r.saved())
 	}
 	return nil
 }
@@ -82,6 +92,9 @@ func (r *resource) saved() savedResource {
 
 // replace writes a file whole or not at all.
 func replace(path string, b []byte) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file: name another, or a new one: %w", path, fs.ErrInvalid)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
@@ -144,7 +157,7 @@ func (m *Manager) read(path string) (in saved, err error) {
 	if err != nil {
 		return in, err
 	}
-	if err := decode(b, &in); err != nil {
+	if err := strictjson.Unmarshal(b, &in); err != nil {
 		return in, fmt.Errorf("%s: %w: %w", path, err, fs.ErrInvalid)
 	}
 	if in.Version != savedVersion {
@@ -159,19 +172,6 @@ func (m *Manager) read(path string) (in saved, err error) {
 		}
 	}
 	return in, nil
-}
-
-// decode takes one JSON value without fields that it does not know.
-func decode(b []byte, to any) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(to); err != nil {
-		return err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return errors.New("something follows the JSON value")
-	}
-	return nil
 }
 
 // check refuses what restore could not do, whatever others hold.

@@ -59,9 +59,9 @@ func (m *Manager) RegisterGuard(g Guard) error {
 		cancel()
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, fs.ErrExist)
 	}
-	if err := m.ctx.Err(); err != nil {
+	if m.ctx.Err() != nil {
 		cancel()
-		return fmt.Errorf("guard manager: register %q: the manager is closed: %w", g.ID, err)
+		return fmt.Errorf("guard manager: register %q: %w", g.ID, errClosed)
 	}
 	w.when = g.Condition.WithLimits(m.slotsOf)
 	m.guards[g.ID] = w

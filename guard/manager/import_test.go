@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/manager"
 	"github.com/holdfast-io/holdfast/internal/backends"
 	"github.com/holdfast-io/holdfast/memhold"
@@ -110,7 +111,8 @@ func TestImport_Bad(t *testing.T) {
 	refused(t, m.Import(t.Context(), path), fs.ErrNotExist)
 	for _, text := range []string{"", "{", `{"version":2}`, `[]`, `{"version":1,"locks":[{"name":""}]}`, `{"version":1,"locks":[{"name":"a","max_slots":2}]}`,
 		`{"version":1,"locks":[{"name":"fine"}],"semaphores":[{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","stale_threshold_ms":-1}]}`,
-		`{"version":1,"locks":[{"name":"a"},{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","colour":1}]}`, `{"version":1} {}`,
+		`{"version":1,"locks":[{"name":"a"},{"name":"a"}]}`, `{"version":1,"locks":[{"name":"a","colour":1}]}`, `{"version":1} {}`, `{"version":1,"Locks":[{"name":"a"}]}`,
+		`{"version":1,"locks":[{"name":"a"}],"locks":[{"name":"b"}]}`, `{"version":1,"locks":[{"name":"a","Name":"b"}]}`, `{"version":1,"locks":[{"name":"\ud800"}]}`, "{\"version\":1,\"locks\":[{\"name\":\"\xff\"}]}",
 		`{"version":1,"locks":[{"name":"a","stale_threshold_ms":9223372036854775807}]}`, `{"version":1,"locks":[{"name":"fine"},{"name":"a","stale_threshold_ms":1}]}`,
 		`{"version":1,"locks":[{"name":"a","holders":[{"holder":"","weight":1}]}]}`, `{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":2}]}]}`,
 		`{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":1},{"holder":"y","weight":1}]}]}`,
@@ -124,5 +126,36 @@ func TestImport_Bad(t *testing.T) {
 	}
 	if err := m.Export(filepath.Join(path, "below")); err == nil {
 		t.Error("an export below a file")
+	}
+}
+
+// What is there and no regular file is left as it is.
+func TestExport_NoRegularFile(t *testing.T) {
+	s, dir := memhold.Open(), t.TempDir()
+	defer s.Close()
+	m := manage(t, s)
+	ok(t, os.Symlink(os.DevNull, filepath.Join(dir, "null")))
+	ok(t, os.Mkdir(filepath.Join(dir, "empty"), 0o700))
+	for _, name := range []string{"null", "empty"} {
+		refused(t, m.Export(filepath.Join(dir, name)), fs.ErrInvalid)
+	}
+	if info := must[os.FileInfo](t)(os.Stat(filepath.Join(dir, "null"))); info.Mode().IsRegular() {
+		t.Error("a device was replaced")
+	}
+	if list := must[[]os.DirEntry](t)(os.ReadDir(dir)); len(list) != 2 {
+		t.Errorf("files %v", list)
+	}
+}
+
+// A manager that is closed has nothing to write, and waits for nothing.
+func TestExport_Closed(t *testing.T) {
+	s, path := memhold.Open(), filepath.Join(t.TempDir(), "f.json")
+	defer s.Close()
+	m := manage(t, s)
+	ok(t, m.Close())
+	refused(t, m.Export(path), holdfast.ErrClosed)
+	refused(t, m.RegisterGuard(manager.Guard{ID: "late", Condition: guard.LockFree("x")}), holdfast.ErrClosed)
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a file was written")
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"io"
 	"reflect"
-	"strconv"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
+	"github.com/holdfast-io/holdfast/internal/strictjson"
 )
 
 // decode reads a request; no body is an empty one. It is stricter than package json,
@@ -42,42 +41,10 @@ func checkText(body []byte) error {
 	if !utf8.Valid(body) {
 		return gateway.Invalid("", "the body is not valid UTF-8: give other bytes in base64, where the call takes that")
 	}
-	if at := loneSurrogate(body); at >= 0 {
+	if at := strictjson.LoneSurrogate(body); at >= 0 {
 		return gateway.Invalid("", "the body has half of a surrogate pair at byte %d, which is no character: escape both halves", at)
 	}
 	return nil
-}
-
-// loneSurrogate is where JSON escapes one half of a surrogate pair alone; -1: nowhere.
-func loneSurrogate(body []byte) int {
-	for i := 0; i < len(body); i++ {
-		if body[i] != '\\' {
-			continue
-		}
-		first, ok := escaped(body[i:])
-		switch {
-		case !ok:
-			i++ // another escape, of one character
-		case !utf16.IsSurrogate(first):
-			i += 5
-		default:
-			second, _ := escaped(body[min(i+6, len(body)):])
-			if utf16.DecodeRune(first, second) == utf8.RuneError {
-				return i
-			}
-			i += 11
-		}
-	}
-	return -1
-}
-
-// escaped is the code unit that JSON escapes at its beginning, as \uXXXX.
-func escaped(text []byte) (rune, bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
-	return rune(n), err == nil
 }
 
 // checkFields refuses JSON that is no object of a call's fields, each at most once.
