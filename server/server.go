@@ -337,7 +337,7 @@ func (s *Server) otherLeads(ctx context.Context) error {
 	st, err := s.Status(ctx)
 	if err == nil && st.Leader != 0 && st.Leader != s.cfg.ID {
 		return &driver.Error{Op: "read", Kind: driver.ErrUnavailable, Outcome: driver.NotDone,
-			Err: fmt.Errorf("%w: ask node %d, %s", ErrNotLeader, st.Leader, st.Members.Address(st.Leader))}
+			Err: fmt.Errorf("%w: ask node %d, %s", ErrNotLeader, st.Leader, cmp.Or(st.Members.Address(st.Leader), "of which it is not known here where clients find it"))}
 	}
 	return err
 }

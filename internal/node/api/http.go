@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/holdfast-io/holdfast/internal/node/dialect/rest"
+	"github.com/holdfast-io/holdfast/internal/node/gateway"
 )
 
 // quiet drops what net/http says about callers' mistakes: they are told.
@@ -49,16 +50,17 @@ func (s *Service) metrics() http.Handler {
 	return promhttp.HandlerFor(s.gateway.Metrics(), promhttp.HandlerOpts{})
 }
 
-// ready tells whether the node can serve: it leads, or knows the leader.
+// ready tells whether the node can serve: it leads, or knows the leader and where that is.
 func (s *Service) ready(w http.ResponseWriter, r *http.Request) {
 	st, err := s.node.Status(r.Context())
 	code, answer := http.StatusOK, map[string]any{"ready": true, "leader": st.Leader, "member": st.ID, "serving": st.Serving}
-	if err != nil || !st.Serving && (st.Leader == 0 || st.Leader == st.ID) {
+	reason := gateway.Unready(&st)
+	if err != nil {
+		reason = "the node has stopped"
+	}
+	if reason != "" {
 		code = http.StatusServiceUnavailable
-		answer["ready"], answer["reason"] = false, "there is no leader"
-		if err != nil {
-			answer["reason"] = "the node has stopped"
-		}
+		answer["ready"], answer["reason"] = false, reason
 	}
 	if st.Full { // it goes on with what frees something, and with reads
 		answer["disk_full"] = true

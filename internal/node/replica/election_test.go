@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 )
@@ -34,3 +35,24 @@ func TestElectionTimeout(t *testing.T) {
 
 // asksForVotes reports whether a message begins an election.
 func asksForVotes(m replica.Message) bool { return typeOf(m) == raftpb.MsgPreVote }
+
+// A follower is current when it has applied something of the leader's term: what it had applied before
+// may not have the leader, or where it is now.
+func TestCurrent(t *testing.T) {
+	x := newTrio(t)
+	st := x.nodes[2].Status()
+	if st.Leader != 1 || !st.Current {
+		t.Fatalf("beside the leader, which it has heard: %+v", st)
+	}
+	m := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(3)), To: new(uint64(2)), Term: new(st.Term + 1)}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.nodes[2].Step(x.now, b); err != nil {
+		t.Fatal(err)
+	}
+	if st := x.nodes[2].Status(); st.Leader != 3 || st.Current {
+		t.Errorf("after the first word of the next leader: %+v", st)
+	}
+}

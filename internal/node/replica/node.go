@@ -410,10 +410,13 @@ func (n *Node) stepDown() {
 
 // Status tells where the node stands.
 type Status struct {
-	ID, Leader, Term       uint64
-	Dir                    uint64 // as Config has it
-	Applied                uint64
-	Leading, Serving       bool
+	ID, Leader, Term uint64
+	Dir              uint64 // as Config has it
+	Applied          uint64
+	Leading, Serving bool
+	// Current: it has applied an entry of the leader's term, and with that all that was decided before it, such as
+	// where the leader is.
+	Current                bool
 	Members                Membership
 	Waiting, Flying        int
 	Revision, Hash         uint64
@@ -440,9 +443,10 @@ func (n *Node) Status() Status {
 	for id, m := range n.met {
 		versions[id] = m.versions
 	}
+	term := n.raft.BasicStatus().HardState.GetTerm()
 	return Status{
-		Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(), Full: n.full,
-		ID: n.cfg.ID, Dir: n.cfg.Dir, Leader: n.leader, Term: n.raft.BasicStatus().HardState.GetTerm(), Applied: n.applied,
+		Current: n.leader != 0 && n.term == term, Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(), Full: n.full,
+		ID: n.cfg.ID, Dir: n.cfg.Dir, Leader: n.leader, Term: term, Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),
 		SnapshotIndex: n.rightSnapshot(), Streams: uint64(len(n.streams.attached)),
