@@ -437,3 +437,42 @@ func TestSweep(t *testing.T) {
 		t.Error("the sweeps go on without runs")
 	}
 }
+
+// The place of a run is its turn: under priority that of the order of starting, also when the oldest was passed over as often
+// as may be.
+func TestReport_Place(t *testing.T) {
+	c := newClocked(t)
+	d := &pipeline.Definition{Name: "p", Places: 1, Policy: pipeline.Priority, Phases: []pipeline.Phase{pipeline.NewPhase("a", "make")}}
+	var refs []Ref
+	for _, priority := range []int{0, 5, 9, 5} {
+		r, err := c.Submit(t.Context(), Submission{Definition: d, Priority: priority})
+		c.ok(err)
+		refs = append(refs, r)
+	}
+	places := func() (list []int) {
+		for _, r := range refs {
+			rep, err := c.Report(t.Context(), r)
+			c.ok(err)
+			list = append(list, rep.Place)
+		}
+		return list
+	}
+	if got := places(); !slices.Equal(got, []int{4, 2, 1, 3}) {
+		t.Errorf("the places are %v", got)
+	}
+	rep, err := c.Report(t.Context(), refs[0])
+	c.ok(err)
+	if rep.State.Reason != "it has place 4 in the queue; 3 is next" {
+		t.Error(rep.State.Reason)
+	}
+	q, err := c.loadQueue(t.Context(), "p")
+	c.ok(err)
+	q.Passed = pipeline.MaxPassed
+	if got := q.turn(d, "1"); got != 1 {
+		t.Errorf("the oldest, which was passed over often enough, has place %d", got)
+	}
+	q.Passed, q.Runs[0].Replaced = 0, true
+	if first, last := q.turn(d, "3"), q.turn(d, "1"); first != 1 || last != 4 {
+		t.Errorf("the first has place %d, one that was replaced %d", first, last)
+	}
+}

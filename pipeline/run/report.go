@@ -25,7 +25,7 @@ type Report struct {
 	Events int
 	// Runner is the owner text of the program that runs it; empty: none does.
 	Runner string
-	// Place is its place among those that wait, from 1, and Ahead the runs that have
+	// Place is its place among those that wait, from 1, in the order in which they start if nobody joins or leaves, and Ahead the runs that have
 	// the places of the pipeline; 0 and nil: it does not wait for one.
 	Place int
 	Ahead []string
@@ -46,7 +46,7 @@ func (p *Pipelines) Report(ctx context.Context, r Ref) (Report, error) {
 		if q, err = p.loadQueue(ctx, r.Pipeline); err != nil {
 			return rep, err
 		}
-		rep.Place, rep.Ahead = q.before(r.ID)
+		rep.Place, rep.Ahead = q.before(v.Definition, r.ID)
 	}
 	owners, err := p.runners(ctx, r.Pipeline, append([]string{r.ID}, rep.Ahead...))
 	if err != nil {
@@ -65,13 +65,13 @@ func (q *queue) stand(v *view, owners map[string]string) string {
 		lost[id] = owners[id] == ""
 	}
 	next, _, _ := q.next(v.Definition, nil) // an error is the same as not to know
-	return q.why(v.ID, next, lost)
+	return q.why(v, next, lost)
 }
 
 // why says what a run waits for in the queue: the places are taken, by some that are lost
 // maybe, or another is next; nothing if it is next itself.
-func (q *queue) why(id, next string, lost map[string]bool) string {
-	place, taken := q.before(id)
+func (q *queue) why(v *view, next string, lost map[string]bool) string {
+	place, taken := q.before(v.Definition, v.ID)
 	for i, id := range taken {
 		if lost[id] {
 			taken[i] += " (which no program runs)"
@@ -79,7 +79,7 @@ func (q *queue) why(id, next string, lost map[string]bool) string {
 	}
 	s := fmt.Sprintf("it has place %d in the queue; ", place)
 	switch rest := len(taken) - maxNamed; {
-	case next == id:
+	case next == v.ID:
 		return "" // it is about to start
 	case next != "":
 		return s + next + " is next"
@@ -92,20 +92,23 @@ func (q *queue) why(id, next string, lost map[string]bool) string {
 // maxNamed is how many runs a reason names.
 const maxNamed = 8
 
-// before is the place of a run among those that wait, in the order in which they joined,
-// and which runs have a place.
-func (q *queue) before(id string) (place int, ahead []string) {
-	for i := range q.Runs[:q.find(id)+1] {
-		if !q.Runs[i].Started {
-			place++
+// before is the place of a run among those that wait, and which runs have a place.
+func (q *queue) before(d *pipeline.Definition, id string) (place int, ahead []string) {
+	return q.turn(d, id), q.choose(func(r *queued) bool { return r.Started })
+}
+
+// turn is which of those that wait a run is, in the order in which they start if nobody joins or leaves; 0: it is not there.
+// One that was replaced is behind all others.
+func (q *queue) turn(d *pipeline.Definition, id string) int {
+	live, err := q.of(d, nil)
+	if err != nil || q.find(id) < 0 {
+		return 0
+	}
+	for place := 1; ; place++ {
+		if r, more := live.Start(); !more || r.ID == id {
+			return place
 		}
 	}
-	for i := range q.Runs {
-		if q.Runs[i].Started {
-			ahead = append(ahead, q.Runs[i].ID)
-		}
-	}
-	return place, ahead
 }
 
 // List yields the runs of a pipeline that are kept, in the order of their names, without

@@ -108,7 +108,7 @@ func (a *active) lookNow() (*look, error) {
 // stands tells where the run stands in the queue. It is not kept: it changes with every run
 // before it.
 func (a *active) stands(q *queue, next string, lost map[string]bool) {
-	if why := clip(q.why(a.ID, next, lost)); why != a.State.Reason {
+	if why := clip(q.why(a.view, next, lost)); why != a.State.Reason {
 		a.State.Reason = why
 		a.p.told(a.Ref, a.State)
 	}
