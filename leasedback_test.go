@@ -62,6 +62,27 @@ func TestLeasedGivesBack(t *testing.T) {
 	})
 }
 
+// "Does not make a deleted limiter again": what is left of a block.
+func TestLeased_DeletedStaysDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := limiting(t)
+		blocks := s.Limiter("l", limit.Rate{Count: 100, Per: time.Hour}).Leased()
+		for range 10 {
+			if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+		}
+		synctest.Wait()
+		asked := d.forget("l")
+		if err := blocks.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if d.asked == asked || len(d.rates) > 0 {
+			t.Errorf("asked %d times, the limiter that was deleted is %v", d.asked-asked, d.rates)
+		}
+	})
+}
+
 // "What is above twice the need of the last second or two is given back": a program that
 // had a rush and asks now and then does not keep the rest of it from others.
 func TestLeased_SurplusIsGivenBack(t *testing.T) {

@@ -469,13 +469,13 @@ func errNoBlock() error {
 
 // giveBack returns what is left of a block, and reports that the backend was certainly not told, because it
 // was away or there was no time: to try that again gives back nothing twice. What cannot be known passes
-// unused, and what is refused (the rate is another, the limiter is gone) would be so again.
+// unused, and what is refused would be so again.
 func (l *LeasedLimiter) giveBack(ctx context.Context, key string, b *leasedBlock) (untold bool) {
 	left := b.left(driver.Now())
 	if left <= 0 {
 		return false
 	}
-	_, err := l.l.ask(ctx, "give back", &driver.LimitRequest{Key: key, Op: driver.LimitReturn, Cost: left, Reservation: b.Reservation})
+	err := l.l.correct(ctx, "give back", &driver.LimitRequest{Key: key, Op: driver.LimitReturn, Cost: left, Reservation: b.Reservation})
 	return NotDone(err) && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil)
 }
 

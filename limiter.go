@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,8 @@ type Limiter struct {
 }
 
 // Limiter names a limiter; it does no I/O. The first call that reaches the backend
-// makes it, with this rate; from then on a rate that differs is ErrConflict. The
+// makes it, with this rate; from then on a rate that differs is ErrConflict. A look makes
+// nothing ([Limiter.Peek], [Limiter.Available]), nor does what is settled or given back. The
 // zero Rate is that of the limiter, which has to exist.
 func (s *Space) Limiter(name string, rate limit.Rate) *Limiter {
 	l := &Limiter{s: s, name: s.prefix + name}
@@ -53,7 +55,8 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (limit.Decisi
 	return reply.Decision, err
 }
 
-// Peek decides as [Limiter.AllowN] would, and takes nothing.
+// Peek decides as [Limiter.AllowN] would, and takes nothing. Of a limiter that does not exist
+// it tells what a new one would.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) (limit.Decision, error) {
 	reply, err := l.ask(ctx, "peek", &driver.LimitRequest{Key: key, Op: driver.LimitPeek, Cost: n})
 	return reply.Decision, err
@@ -85,7 +88,8 @@ func (l *Limiter) SetRate(ctx context.Context, rate limit.Rate) error {
 	return err
 }
 
-// Delete forgets the limiter, its rate and all its keys.
+// Delete forgets the limiter, its rate and all its keys. What was taken from it before is settled
+// and given back without effect.
 func (l *Limiter) Delete(ctx context.Context) error {
 	return l.s.remove(ctx, driver.Limiter, l.name, driver.FeatureLimit, l.err)
 }
@@ -104,6 +108,16 @@ func (l *Limiter) send(ctx context.Context, op string, r *driver.LimitRequest) (
 	r.ID, r.Name = newID(), l.name
 	reply, err := l.s.r.d.Limit(ctx, r)
 	return reply, l.s.r.wrap(ctx, op, l.name, driver.FeatureLimit, err)
+}
+
+// correct changes what was taken before. It says no rate, which would make a limiter again that was deleted; of
+// that there is nothing to correct.
+func (l *Limiter) correct(ctx context.Context, op string, r *driver.LimitRequest) error {
+	_, err := l.send(ctx, op, r)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 func checkLimitKey(key string, longest int) error {
@@ -144,13 +158,13 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 // Settle replaces what was reserved by the actual cost. More is taken in any case:
 // the key may be in debt then, which it pays by waiting. Less is given back, as far
 // as time has not done so. Only the first call of Settle or Cancel counts, also if it fails: a
-// second would give back twice. One that is [NotDone] can be repeated. Of a refusal it does
-// nothing.
+// second would give back twice. One that is [NotDone] can be repeated. Of a refusal, and of a
+// limiter that was deleted, it does nothing.
 func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	if !r.Decision.Allowed || !r.settled.CompareAndSwap(false, true) {
 		return nil
 	}
-	_, err := r.l.ask(ctx, "settle", &driver.LimitRequest{Key: r.key, Op: driver.LimitSettle, Cost: actual, Reservation: r.taken})
+	err := r.l.correct(ctx, "settle", &driver.LimitRequest{Key: r.key, Op: driver.LimitSettle, Cost: actual, Reservation: r.taken})
 	if NotDone(err) {
 		r.settled.Store(false)
 	}

@@ -46,10 +46,20 @@ func (d *limitDriver) Limit(_ context.Context, r *driver.LimitRequest) (driver.L
 	if err != nil {
 		return driver.LimitReply{}, err
 	}
-	d.rates[r.Name] = rate
+	if r.Op != driver.LimitPeek {
+		d.rates[r.Name] = rate
+	}
 	s, reply, _ := limits.Decide(rate, 0, d.keys[r.Key], time.Now().UnixNano(), r)
 	d.keys[r.Key] = s
 	return reply, nil
+}
+
+// forget deletes a limiter and tells how often it was asked.
+func (d *limitDriver) forget(name string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.rates, name)
+	return d.asked
 }
 
 func (d *limitDriver) quiet() chan struct{} {

@@ -247,5 +247,5 @@ func (r *spaceState) giveBack(name string) {
 func (l *Limiter) giveBack(ctx context.Context, key string, v limit.Reservation) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, _ = l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Op: driver.LimitSettle, Reservation: v})
+	_ = l.correct(ctx, "wait", &driver.LimitRequest{Key: key, Op: driver.LimitSettle, Reservation: v})
 }

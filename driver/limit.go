@@ -29,9 +29,10 @@ type LimitRequest struct {
 	// Name is the limiter, Key what it is asked about; Key may be empty.
 	Name, Key string
 	Op        LimitOp
-	// Rate is the limiter's; of a new one the first request sets it. One that
-	// differs, by [limit.Rate.Equal], is ErrConflict. With a Count of 0 it is not
-	// said, and a limiter that does not exist is ErrNotFound.
+	// Rate is the limiter's; of a new one the first request sets it, unless it is a
+	// LimitPeek, which makes nothing. One that differs, by [limit.Rate.Equal], is
+	// ErrConflict. With a Count of 0 it is not said, and a limiter that does not exist is
+	// ErrNotFound. LimitSettle and LimitReturn come without it.
 	Rate limit.Rate
 	Cost int64
 	// Wait and Ahead are those of [limit.Ask].

@@ -229,6 +229,7 @@ var faults = map[string]string{
 	"Limiter/ResetForgets":     "what was reset is given back",
 	"Limiter/SetRateForgets":   "an old rate gives back",
 	"Limiter/Delete":           "delete forgets",
+	"Limiter/StaysDeleted":     "peek makes",
 	"Limiter/Algorithms":       "one algorithm",
 	"Limiter/Waits":            "limiter never waits",
 	"Limiter/WaitsInOrder":     "limiter never waits",

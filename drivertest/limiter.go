@@ -54,6 +54,8 @@ var limiterCases = []Case{
 		Promise: "What was reserved before SetRate, or a limiter that was deleted, gives nothing back after it, also if the rate is the same."},
 	{Name: "Limiter/Delete", Needs: limiting, Run: run(limiterDelete),
 		Promise: "A deleted limiter has no rate and no keys any more."},
+	{Name: "Limiter/StaysDeleted", Needs: limiting, Run: run(limiterStaysDeleted),
+		Promise: "Neither a look, nor what was taken from a limiter before it was deleted, makes it again."},
 	{Name: "Limiter/Algorithms", Needs: limiting, Run: run(limiterAlgorithms),
 		Promise: "Every algorithm allows its count and then tells the time that it means."},
 	{Name: "Limiter/Waits", Needs: limiting, Run: run(limiterWaits),
@@ -266,6 +268,30 @@ func limiterDelete(ctx context.Context, e *Env) {
 	refused(second(b.Limiter("l", limit.Rate{}).Allow(ctx, "k")), holdfast.ErrNotFound, "Allow after Delete, without a rate")
 	refused(a.Limiter("l", limit.Rate{}).Delete(ctx), holdfast.ErrNotFound, "a second Delete")
 	drain(ctx, b.Limiter("l", perHour(6)), "k", 6)
+}
+
+func limiterStaysDeleted(ctx context.Context, e *Env) {
+	s := e.Client()
+	for what, use := range map[string]func(*holdfast.Limiter, *holdfast.Reservation){
+		"Cancel":          func(_ *holdfast.Limiter, r *holdfast.Reservation) { done(r.Cancel(ctx)) },
+		"Settle for less": func(_ *holdfast.Limiter, r *holdfast.Reservation) { done(r.Settle(ctx, 1)) },
+		"Settle for more": func(_ *holdfast.Limiter, r *holdfast.Reservation) { done(r.Settle(ctx, 9)) },
+		"a look":          func(l *holdfast.Limiter, _ *holdfast.Reservation) { unused(ctx, l) },
+	} {
+		l := s.Limiter("l-"+what, perHour(5))
+		r := must(l.Reserve(ctx, "k", 2))
+		done(l.Delete(ctx))
+		use(l, r)
+		refused(second(s.Limiter("l-"+what, limit.Rate{}).Peek(ctx, "k", 1)), holdfast.ErrNotFound, "after "+what+" a Peek without a rate")
+		drain(ctx, s.Limiter("l-"+what, perHour(7)), "k", 7)
+	}
+}
+
+// unused looks at a key of a limiter that is not there.
+func unused(ctx context.Context, l *holdfast.Limiter) {
+	d := must(l.Peek(ctx, "k", 1))
+	want(d.Allowed && d.Limit == 5 && d.Remaining == 5, "Peek of a limiter that is not there: %+v", d)
+	want(must(l.Available(ctx, "k")) == 5, "%d are available of a limiter that is not there", must(l.Available(ctx, "k")))
 }
 
 func limiterAlgorithms(ctx context.Context, e *Env) {

@@ -74,11 +74,13 @@ func (c *client) usage(ctx context.Context, r *driver.LimitRequest) (k limits.Kn
 	for {
 		u = &usageRow{}
 		err = c.ask(ctx, func(ctx context.Context, q querier) error {
-			return once(ctx, c.askLimiter(ctx, q, k, fresh.Text, r, u))
+			return once(ctx, c.askLimiter(ctx, q, k, fresh.Make(r), r, u))
 		})
 		switch {
 		case err != nil:
 			return k, u, err
+		case u.state == "rate" && limits.Looks(u.rate, r):
+			return limits.Fresh(r), u, nil
 		case u.state == "rate":
 			if k, fresh, err = limits.Agreed(u.rate, r); err != nil {
 				return k, u, err

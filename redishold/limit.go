@@ -59,10 +59,12 @@ func (c *client) leftOver(reply []string) {
 func (c *client) limiter(ctx context.Context, r *driver.LimitRequest) (limits.Known, []string, error) {
 	k, fresh := c.rates.Guess(r)
 	for {
-		reply, err := c.askLimiter(ctx, limitArgs(k, fresh.Text, r))
+		reply, err := c.askLimiter(ctx, limitArgs(k, fresh.Make(r), r))
 		switch {
 		case err != nil:
 			return k, nil, err
+		case reply[0] == "rate" && limits.Looks(reply[1], r):
+			return limits.Fresh(r), reply, nil
 		case reply[0] == "rate":
 			if k, fresh, err = limits.Agreed(reply[1], r); err != nil {
 				return k, nil, err

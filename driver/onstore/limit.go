@@ -103,7 +103,10 @@ func (d *onStore) rateOf(ctx context.Context, r *driver.LimitRequest) (e *rateEn
 		if item.Revision != 0 && r.Op != driver.LimitSetRate {
 			return looked, nil
 		}
-		e = &rateEntry{Rate: rate, Epoch: hexID(r.ID), Changes: has.Changes + 1}
+		if e = (&rateEntry{Rate: rate}); r.Op == driver.LimitPeek {
+			return looked, nil // which makes nothing
+		}
+		e.Epoch, e.Changes = hexID(r.ID), has.Changes+1
 		_, err = d.swap(ctx, ratePrefix+r.Name, item.Revision, e)
 		return sent, err
 	})

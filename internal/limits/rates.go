@@ -56,6 +56,20 @@ func Agreed(text string, r *driver.LimitRequest) (has, fresh Known, err error) {
 	return has, fresh, err
 }
 
+// Looks reports that r is a look at a limiter that the engine, which has told text for its rate, does not
+// have: it is decided as of a key that was never used, and makes nothing.
+func Looks(text string, r *driver.LimitRequest) bool {
+	return text == "" && r.Op == driver.LimitPeek && r.Rate.Count != 0
+}
+
+// Make is the text that the engine is to make the limiter of if it has none; "": nothing.
+func (k Known) Make(r *driver.LimitRequest) string {
+	if r.Op == driver.LimitPeek {
+		return ""
+	}
+	return k.Text
+}
+
 // maxKnown bounds how many rates a client remembers.
 const maxKnown = 10_000
 

@@ -13,7 +13,7 @@ if not has and A[5] ~= '' then
   has, rate, ok = A[5], A[5], 'made'
   call('SET', R, has)
 end
-if has ~= rate then return {'rate', has or ''} end
+if has ~= rate then return {'rate', has or '', T[1], T[2]} end
 local epoch = string.sub(rate, 1, 32)
 if old and string.sub(old, 1, 32) ~= epoch then old = nil end
 
