@@ -276,7 +276,10 @@ func limiterStaysDeleted(ctx context.Context, e *Env) {
 		"Cancel":          func(_ *holdfast.Limiter, r *holdfast.Reservation) { done(r.Cancel(ctx)) },
 		"Settle for less": func(_ *holdfast.Limiter, r *holdfast.Reservation) { done(r.Settle(ctx, 1)) },
 		"Settle for more": func(_ *holdfast.Limiter, r *holdfast.Reservation) { done(r.Settle(ctx, 9)) },
-		"a look":          func(l *holdfast.Limiter, _ *holdfast.Reservation) { unused(ctx, l) },
+		"a look": func(l *holdfast.Limiter, _ *holdfast.Reservation) {
+			unused(ctx, l)
+			unused(ctx, e.Client().Limiter("l-a look", perHour(5))) // of a client that has never seen it
+		},
 	} {
 		l := s.Limiter("l-"+what, perHour(5))
 		r := must(l.Reserve(ctx, "k", 2))

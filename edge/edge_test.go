@@ -364,6 +364,23 @@ func TestConflict(t *testing.T) {
 	}
 }
 
+// "Reported after three times State and 10 s".
+func TestConflict_OfAnOlderNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		var began, told time.Time
+		open(t, Config{Actor: "other", State: time.Second, Link: hub.Link("other"), OnConflict: func(crdt.Actor) { told = time.Now() }})
+		open(t, Config{Actor: "twin", State: time.Second, Link: hub.Link("first")})
+		pass(5 * time.Second)
+		began = time.Now()
+		open(t, Config{Actor: "twin", State: time.Second, Link: hub.Link("second")})
+		pass(30 * time.Second)
+		if after := told.Sub(began); after < 13*time.Second || after > 15*time.Second {
+			t.Errorf("with a State of 1 s it is told after %s", after)
+		}
+	})
+}
+
 // TestReusedIncarnation: a node that lost its counts and goes on under the same
 // incarnation agrees with the others and reports it.
 func TestReusedIncarnation(t *testing.T) {

@@ -107,9 +107,10 @@ type Config struct {
 	// OnConflict is called once for each actor of which two were seen running, or
 	// that lost its counts under an incarnation it uses again; also if it is this
 	// one. An older node that runs beside a newer one of its name is reported after
-	// three times State, when it can no longer be what the newer one replaced; on the
-	// older itself the newer is, at once, also if the newer is gone and this node's clock was
-	// set back. It must not block, nor close the node.
+	// three times State and 10 s, when it can no longer be what the newer one replaced,
+	// with clocks that differ by up to 10 s; on the older itself the newer is, at once, also
+	// if the newer is gone and this node's clock was set back. It must not block, nor close
+	// the node.
 	OnConflict func(actor crdt.Actor)
 }
 

@@ -1,8 +1,11 @@
 package convert_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
 )
@@ -18,6 +21,37 @@ func TestEveryRefusalHasAKind(t *testing.T) {
 	}
 	if e := convert.Refusal(core.CodeInvalid, "a reason"); e.Err.Error() != "a reason" {
 		t.Errorf("the machine's text was lost: %v", e)
+	}
+}
+
+// looks is a backend of which a name can be looked at.
+type looks struct {
+	driver.Base
+	resources []driver.Resource
+	err       error
+}
+
+func (l looks) Inspect(context.Context, *driver.InspectRequest) (driver.InspectReply, error) {
+	return driver.InspectReply{Resources: l.resources}, l.err
+}
+
+// "ErrHeld if it is in use": also if it is free, or gone, when its holders are looked for.
+func TestInUse(t *testing.T) {
+	conflict := convert.Refusal(core.CodeConflict, "in use")
+	held := driver.Resource{Kind: driver.Semaphore, Holders: []driver.Claim{{}}}
+	for what, c := range map[string]struct {
+		looks looks
+		want  error
+	}{
+		"held":            {looks{resources: []driver.Resource{held}}, driver.ErrHeld},
+		"free since":      {looks{resources: []driver.Resource{{Kind: driver.Semaphore}}}, driver.ErrHeld},
+		"gone since":      {looks{}, driver.ErrHeld},
+		"not to be seen":  {looks{err: driver.ErrUnavailable}, driver.ErrHeld},
+		"of another kind": {looks{resources: []driver.Resource{{Kind: driver.Latch}}}, driver.ErrConflict},
+	} {
+		if err := convert.InUse(t.Context(), c.looks, driver.Semaphore, "s", conflict); !errors.Is(err, c.want) {
+			t.Errorf("%s: a delete is answered %v", what, err)
+		}
 	}
 }
 
