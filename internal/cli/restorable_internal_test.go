@@ -46,6 +46,23 @@ func TestRestorable(t *testing.T) {
 	}
 }
 
+// So it is with a file that another has saved meanwhile: it stays as it is.
+func TestSnapshot_Taken(t *testing.T) {
+	dir := t.TempDir()
+	file, saved := filepath.Join(dir, "backup"), filepath.Join(dir, "saved")
+	for name, text := range map[string]string{file: "of another", saved: "of this"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f, ok := errors.AsType[*failure](rename(saved, file)); !ok || f.code != exitUsage {
+		t.Errorf("the slower one is told %v", f)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "of another" {
+		t.Errorf("the file has %q, %v", b, err)
+	}
+}
+
 // What could not be read of a damaged node, and is not in what was restored, is told.
 func TestRestore_TellsTheLoss(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

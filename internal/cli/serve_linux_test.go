@@ -175,8 +175,11 @@ func TestSnapshot(t *testing.T) {
 	if files, err := os.ReadDir(elsewhere); err != nil || len(files) != 1 {
 		t.Errorf("beside the backup are %v, %v", files, err)
 	}
-	if out, err := program(t, dir, "--url", url, "snapshot", "save", backup).CombinedOutput(); err == nil {
-		t.Errorf("an old backup was overwritten: %s", out)
+	for _, args := range [][]string{{"save", backup}, {"restore", backup, "--data", elsewhere}} {
+		cmd := program(t, dir, append([]string{"--url", url, "snapshot"}, args...)...)
+		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 64 {
+			t.Errorf("%s, where something is already: exit code %d, %s", args[0], cmd.ProcessState.ExitCode(), out)
+		}
 	}
 	if err := n.signal(syscall.SIGKILL); err == nil {
 		t.Error("a killed node ended well")

@@ -61,7 +61,7 @@ func (a *app) saving() func(*cobra.Command, []string) error {
 // was cut off never bears its name.
 func (a *app) saveSnapshot(p *patience, c pb.AdminServiceClient, path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return &failure{code: exitUsage, err: fmt.Errorf("%s exists", path), hint: "name a new file"}
+		return exists(path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".holdfast-snapshot-*")
 	if err != nil {
@@ -78,9 +78,14 @@ func (a *app) saveSnapshot(p *patience, c pb.AdminServiceClient, path string) er
 	return a.print().value(map[string]any{"file": path, "bytes": n}, "%s: %d bytes", path, n)
 }
 
+func exists(path string) error { return usagef("name a new file", "%s exists", path) }
+
 // rename gives a file a name that nothing has, for good.
 func rename(file, name string) error {
 	reserved, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return exists(name) // another was faster
+	}
 	if err != nil {
 		return err
 	}
@@ -194,9 +199,9 @@ func restorable(path string, anew *server.Anew, ofNode bool) error {
 	return nil
 }
 
-// notRestored tells what was asked for wrongly, as a time before the log, from what failed.
+// notRestored tells what was asked for wrongly, as a time before the log or a directory that is not empty, from what failed.
 func notRestored(err error) error {
-	if errors.Is(err, fs.ErrInvalid) {
+	if errors.Is(err, fs.ErrInvalid) || errors.Is(err, fs.ErrExist) {
 		return &failure{code: exitUsage, err: err}
 	}
 	return &failure{code: exitFailed, err: err}
