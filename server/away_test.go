@@ -194,3 +194,24 @@ func TestAway_AllRestartAfterMove(t *testing.T) {
 		g.whole()
 	})
 }
+
+// All nodes moved at once, as to another network, so that the group could not be told. None of them is
+// where another looks for it, but --members has the new addresses.
+func TestAway_AllMoved(t *testing.T) {
+	inMotion(t, func(t *testing.T, g *moving) {
+		g.whole()
+		for id := range g.nodes {
+			g.stop(id + 1)
+		}
+		moved := slices.Clone(g.cfgs[0].Founders)
+		for i := range moved {
+			moved[i].Peer = services.Addr(t)
+		}
+		for i := range g.cfgs {
+			g.cfgs[i].Founders, g.cfgs[i].Listen = moved, moved[i].Peer
+		}
+		g.start(1)
+		g.start(3)
+		g.whole()
+	})
+}

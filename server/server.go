@@ -222,7 +222,7 @@ func (s *Server) listen(l *loop) error {
 	}
 	s.addr = ln.Addr()
 	l.peers, err = transport.New(transport.Config{
-		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot, Dial: s.cfg.host.Dialer(),
+		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, Elsewhere: addresses(s.cfg.founders()), TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot, Dial: s.cfg.host.Dialer(),
 		Dir: s.disk.Directory(), Versions: transport.Versions(l.node.Versions()), Met: l.met, Refused: s.refused(l), Word: s.reply(l), Deliver: l.hear,
 		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
 	}, ln)

@@ -107,3 +107,44 @@ func TestWayBackLasts(t *testing.T) {
 		}
 	})
 }
+
+// A node that is not where the group has it is looked for where an operator says that it is, if it
+// is known by its directory.
+func TestElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		dirs map[uint64]uint64
+		want bool
+	}{
+		"it is known":            {map[uint64]uint64{1: 11, 2: 12}, true},
+		"its directory is not":   {map[uint64]uint64{1: 11, 2: 0}, false},
+		"it was removed":         {map[uint64]uint64{1: 11, 2: transport.Removed}, false},
+		"another has its number": {map[uint64]uint64{1: 11, 2: 99}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			at, heard, none := newPipes(), make(chan string, 100), func(uint64) {}
+			two, err := transport.New(transport.Config{ID: 2, Dir: 12, Unreachable: none, Deliver: func(_ uint64, data []byte) { heard <- string(data) }}, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer two.Close()
+			one, err := transport.New(transport.Config{ID: 1, Dir: 11, Unreachable: none, Elsewhere: map[uint64]string{2: "new", 3: "new"}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+				if addr != "new" {
+					return nil, errors.New("nobody is there")
+				}
+				return at.dial(ctx, addr)
+			}}, newPipes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer one.Close()
+			one.Know(c.dirs)
+			one.SetPeers(map[uint64]string{2: "old"})
+			time.Sleep(2 * time.Second)
+			one.Send(2, []byte("x"))
+			synctest.Wait()
+			if got := len(heard) == 1; got != c.want {
+				t.Errorf("%s: it is found: %v", name, got)
+			}
+		})
+	}
+}

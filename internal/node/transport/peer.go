@@ -77,6 +77,9 @@ func (p *peer) run() {
 	for p.t.ctx.Err() == nil && !p.gone() {
 		conn, err := p.t.dial(p, forMessages)
 		if err != nil {
+			conn, err = p.lookElsewhere(err)
+		}
+		if err != nil {
 			p.drop()
 			p.t.pause(pause)
 			pause = min(2*pause, longPause)
@@ -100,6 +103,15 @@ func (p *peer) use(conn net.Conn) {
 	p.up.Store(false)
 	conn.Close()
 	<-broken
+}
+
+// lookElsewhere looks for a peer that was not found at its address, where it may have moved.
+func (p *peer) lookElsewhere(why error) (net.Conn, error) {
+	addr := p.t.cfg.Elsewhere[p.id]
+	if addr == "" || addr == p.addr || p.t.Known(p.id) == 0 || p.gone() {
+		return nil, why
+	}
+	return p.t.dial(&peer{id: p.id, addr: addr}, forMessages)
 }
 
 func (p *peer) gone() bool {

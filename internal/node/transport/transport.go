@@ -28,6 +28,9 @@ type Config struct {
 	Refused func(peer uint64, err error)
 	// Word answers a node that asks, and that has the directory dir. nil: there is no answer.
 	Word func(dir uint64, question []byte) ([]byte, error)
+	// Elsewhere has addresses at which peers are looked for if they are not where SetPeers says: those
+	// of which the directory is known, so that nothing else is taken for them.
+	Elsewhere map[uint64]string
 	// TLS is used on both ends and must demand and verify certificates of both
 	// (ClientAuth, ClientCAs, RootCAs). nil: plain, only for loopback.
 	TLS *tls.Config
