@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,7 +48,7 @@ func (p *processes) Run(c *run.Command) (run.Exit, error) {
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(out, from) })
 	cmd := &child.Command{
-		Path: path, Args: c.Args, Dir: p.g.dir, Env: append(os.Environ(), append(c.Env, "HOLDFAST_URL="+p.a.url)...),
+		Path: path, Args: c.Args, Dir: p.g.dir, Env: append(inherited(os.Environ()), append(c.Env, "HOLDFAST_URL="+p.a.url)...),
 		Stdin: null, Stdout: to, Stderr: to, Notes: p.a.errOut, Grace: p.g.grace, Stop: c.Stop, Note: p.tree.note,
 	}
 	status, err := cmd.Run(c.Hold)
@@ -56,6 +57,15 @@ func (p *processes) Run(c *run.Command) (run.Exit, error) {
 	_ = from.SetReadDeadline(time.Now().Add(lateOutput)) // what left its group may keep the pipe for ever
 	reading.Wait()
 	return exitOf(status, err, out.String()), err
+}
+
+// inherited is an environment without what tells the command of an outer holdfast what that one holds, and its parameters: a
+// phase that holds nothing, or has no such parameter, would take them for its own.
+func inherited(env []string) []string {
+	return slices.DeleteFunc(env, func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains([]string{"HOLDFAST_LOCK", "HOLDFAST_TOKEN", "HOLDFAST_TOKENS"}, name) || strings.HasPrefix(name, "HOLDFAST_PARAM_")
+	})
 }
 
 // exitOf is how a command ended, for the run.
