@@ -58,7 +58,7 @@ func (h *Hold) Done() <-chan struct{} {
 // Err is nil as long as the hold lasts, as far as this program can know; it
 // compares the clock. Afterwards it is ErrReleased or ErrLost. With the feature
 // "lost-first" it is not nil before anybody else is granted the name; without
-// it, and on a machine whose clocks did not count a pause (a virtual machine
+// it, and on a machine with clocks that did not count a pause (a virtual machine
 // that was stopped, saved or migrated), it may be late. What is checked here
 // can change before the next instruction: only the token protects an effect.
 func (h *Hold) Err() error {

@@ -1,5 +1,5 @@
 // Package strictjson decodes JSON of which no part may be lost or mean something else. Package json takes the last of two
-// fields with one name, a field whose name is in other letters, null for nothing, and other characters for text that is none.
+// fields with one name, a field with its name in other letters, null for nothing, and other characters for text that is none.
 package strictjson
 
 import (
