@@ -68,9 +68,12 @@ func (l *Limiter) Available(ctx context.Context, key string) (int64, error) {
 	return d.Remaining, err
 }
 
-// Reset makes key as if it had never been used.
+// Reset makes key as if it had never been used. A [Limiter.Wait] for it asks again.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	_, err := l.ask(ctx, "reset", &driver.LimitRequest{Key: key, Op: driver.LimitReset})
+	if err == nil {
+		l.changed(key)
+	}
 	return err
 }
 
@@ -84,6 +87,7 @@ func (l *Limiter) SetRate(ctx context.Context, rate limit.Rate) error {
 	_, err := l.send(ctx, "set rate", &driver.LimitRequest{Op: driver.LimitSetRate, Rate: rate})
 	if err == nil {
 		l.rate.Store(&rate)
+		l.changedAll()
 	}
 	return err
 }
@@ -91,7 +95,11 @@ func (l *Limiter) SetRate(ctx context.Context, rate limit.Rate) error {
 // Delete forgets the limiter, its rate and all its keys. What was taken from it before is settled
 // and given back without effect.
 func (l *Limiter) Delete(ctx context.Context) error {
-	return l.s.remove(ctx, driver.Limiter, l.name, driver.FeatureLimit, l.err)
+	err := l.s.remove(ctx, driver.Limiter, l.name, driver.FeatureLimit, l.err)
+	if err == nil {
+		l.changedAll()
+	}
+	return err
 }
 
 // ask sends a request about a key with the limiter's rate.
@@ -187,6 +195,12 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // before it in the Space will take is not part of that estimate: behind them a caller may
 // wait until ctx ends.
 //
+// A caller that waits asks again if the limiter was changed by Reset, SetRate or Delete, also for what it had been
+// given a place for: at once if that was done by this Space, and else within 2 seconds if it could be served
+// sooner than it was told, or the rate is another: one that differs from the Limiter's is ErrConflict. Those of a
+// Space ask again in their order. For that, one caller of each key and Space looks every 2 seconds, as
+// [Limiter.Peek] does.
+//
 // A caller that leaves gives back what it took. If others wait behind it, that is done
 // when those of the Space have left too; else its share passes unused. What it took is
 // given back in the background, one caller after the other, and counts until then. It
@@ -196,15 +210,16 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	if err != nil {
 		return err
 	}
-	defer p.leave()
+	defer func() { p.leave() }()
 	for {
 		if err := l.await(ctx, key, p); err != nil {
 			return err
 		}
-		again, err := l.waitOnce(ctx, key, n, p)
+		next, again, err := l.waitOnce(ctx, key, n, p)
 		if !again {
 			return err
 		}
+		p = next
 	}
 }
 
@@ -218,6 +233,8 @@ func (l *Limiter) inTurn(ctx context.Context, key string, n int64) (*place, erro
 		if err = l.worth(ctx, key, n, rate, p); err == nil {
 			return p, nil
 		}
+	} else if err == nil && p.behindRejoined() {
+		return p, nil
 	}
 	p.leave()
 	return nil, err
@@ -305,8 +322,8 @@ func (l *Limiter) known(ctx context.Context, key string) (limit.Rate, error) {
 // longestWait bounds a wait without a deadline.
 const longestWait = 10 * 366 * 24 * time.Hour
 
-// waitOnce asks once and waits as long as it is told; again: it has to ask again, in its turn.
-func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (again bool, err error) {
+// waitOnce asks once and waits as long as it is told; again: it has to ask again, in its turn at next.
+func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (next *place, again bool, err error) {
 	within := longestWait
 	if at, ok := ctx.Deadline(); ok {
 		within = min(within, max(time.Until(at), 0))
@@ -316,33 +333,25 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (
 	p.answered(d, err)
 	switch {
 	case err != nil || d.Allowed && d.RetryAfter == 0:
-		return false, err
+		return p, false, err
 	case d.RetryAfter == limit.Never:
-		return false, l.never(n, d.Limit)
+		return p, false, l.never(n, d.Limit)
 	case d.RetryAfter > within:
-		return false, l.tooLong(d.RetryAfter)
+		return p, false, l.tooLong(d.RetryAfter)
 	case !d.Allowed && !p.again():
-		return true, nil
+		return p, true, nil
+	case !d.Allowed:
+		next, _, err = l.sleep(ctx, key, n, &reply, p)
+		return next, err == nil, err
 	}
-	served := false
-	if d.Allowed {
-		over := l.waits(key, &reply)
-		defer func() { over(served) }()
+	p.leave() // the backend has its place
+	over := l.waits(key, &reply)
+	next, again, err = l.sleep(ctx, key, n, &reply, nil)
+	if err != nil && ctx.Err() != nil && l.s.r.life.Err() == nil {
+		l.abandon(ctx, key, &reply)
 	}
-	t := time.NewTimer(d.RetryAfter)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		served = true
-		return !d.Allowed, nil
-	case <-l.s.r.life.Done():
-		return false, wrap("wait", l.name, &Error{Kind: ErrClosed, Outcome: taken(d.Allowed)})
-	case <-ctx.Done():
-		if d.Allowed {
-			l.abandon(ctx, key, &reply)
-		}
-		return false, l.ended(ctx, taken(d.Allowed))
-	}
+	over(err == nil && !again)
+	return next, again, err
 }
 
 // taken is the outcome of a wait that ends after something was taken for it, or may have been: how

@@ -20,11 +20,12 @@ type turns struct {
 // turnQueue has the places of a key.
 type turnQueue struct {
 	list.List
-	refused bool          // the first was, and waits until there is room for it
-	joined  uint64        // how many ever did
-	opened  int64         // the costs of those that have their turn
-	next    *list.Element // before it all have their turn; nil: all do
-	told    refusal       // what those that wait were told last
+	rejoined int           // those that had a place at the backend
+	refused  bool          // the first was, and waits until there is room for it
+	joined   uint64        // how many ever did
+	opened   int64         // the costs of those that have their turn
+	next     *list.Element // before it all have their turn; nil: all do
+	told     refusal       // what those that wait were told last
 }
 
 // refusal is what an answer says to others: until then there is no room for cost.
@@ -37,16 +38,18 @@ type refusal struct {
 
 // place is that of a caller. Of a nil place it is always the turn.
 type place struct {
-	t    *turns
-	name string
-	own  *list.Element
-	nth  uint64 // in order of arrival
-	cost int64
-	ends time.Time // when the caller's context does; zero: never
-	open bool
-	told uint64        // the last refusal before the caller asked
-	turn chan struct{} // closed when it is the caller's turn, which alone replaces it
-	left int64         // what the caller's answer left for others
+	t        *turns
+	name     string
+	own      *list.Element
+	nth      uint64 // in order of arrival
+	cost     int64
+	ends     time.Time // when the caller's context does; zero: never
+	open     bool
+	gone     bool          // it was left
+	rejoined bool          // it had a place at the backend
+	told     uint64        // the last refusal before the caller asked
+	turn     chan struct{} // closed when it is the caller's turn, which alone replaces it
+	left     int64         // what the caller's answer left for others
 	// tooLong is how long the wait would be by what another was answered, if that is longer than the
 	// caller's context; it is set before turn is closed.
 	tooLong time.Duration
@@ -57,6 +60,10 @@ type place struct {
 func (t *turns) join(name string, cost int64, ends time.Time) *place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.enter(name, cost, ends)
+}
+
+func (t *turns) enter(name string, cost int64, ends time.Time) *place {
 	q := t.queues[name]
 	if q == nil {
 		q = &turnQueue{}
@@ -71,6 +78,23 @@ func (t *turns) join(name string, cost int64, ends time.Time) *place {
 	q.waits(p)
 	q.admit(0)
 	return p
+}
+
+// rejoin is join for a caller that had a place at the backend, which is gone: those that come later wait behind it.
+func (t *turns) rejoin(name string, cost int64, ends time.Time) *place {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.enter(name, cost, ends)
+	p.rejoined = true
+	t.queues[name].rejoined++
+	return p
+}
+
+// behindRejoined: it is not the caller's turn, and others that have rejoined may be before it.
+func (p *place) behindRejoined() bool {
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
+	return !p.open && p.t.queues[p.name].rejoined > 0
 }
 
 // waits notes that a place waits for its turn.
@@ -183,14 +207,21 @@ func (p *place) again() bool {
 	return false
 }
 
-// leave takes the caller out of the queue, first or not.
+// leave takes the caller out of the queue, first or not. Only the first call counts.
 func (p *place) leave() {
 	if p == nil {
 		return
 	}
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
+	if p.gone {
+		return
+	}
+	p.gone = true
 	q := p.t.queues[p.name]
+	if p.rejoined {
+		q.rejoined--
+	}
 	if q.Front() == p.own {
 		q.refused = false
 	}

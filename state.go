@@ -47,6 +47,7 @@ type spaceState struct {
 	sequences sync.Map // full name → *block
 	turns     turns    // of waits for limiters without a queue of their own
 	refunds   refunds  // of waits that their callers have left
+	sleepers  sleepers // of waits for limiters, to be told of changes
 }
 
 // The phases of a Space.

@@ -234,6 +234,7 @@ var faults = map[string]string{
 	"Limiter/Waits":            "limiter never waits",
 	"Limiter/WaitsInOrder":     "limiter never waits",
 	"Limiter/WaitLeaves":       "settle forgets",
+	"Limiter/WaitIsTold":       "reset forgets",
 	"Limiter/Exact":            "blocks are ordinary",
 	"Limiter/EveryWindow":      "limiter refills too fast",
 	"Limiter/Leased":           "limiter refills too fast",

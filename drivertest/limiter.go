@@ -64,6 +64,8 @@ var limiterCases = []Case{
 		Promise: "Waiters of several clients are served in the order in which they asked."},
 	{Name: "Limiter/WaitLeaves", Needs: limiting, Run: run(limiterWaitLeaves),
 		Promise: "A wait that ends with its context gives back what it took, and one that would be too long fails at once."},
+	{Name: "Limiter/WaitIsTold", Needs: limiting, Run: run(limiterWaitIsTold),
+		Promise: "A wait ends when another client resets the key, and not only when it would have without that."},
 	{Name: "Limiter/Exact", Needs: limiting, Uses: HasDriver, Run: run(limiterExact),
 		Promise: "Every decision is the one of package limit at the time that the engine tells, to the nanosecond."},
 	{Name: "Limiter/EveryWindow", Needs: limiting, Uses: HasDriver, Alone: true, Run: run(limiterEveryWindow),
@@ -394,6 +396,17 @@ func limiterWaitLeaves(ctx context.Context, e *Env) {
 	eventually(ctx, "a waiter that has left still has its place", func() bool {
 		return must(l.Peek(ctx, "k", 1)).RetryAfter <= time.Hour
 	})
+}
+
+func limiterWaitIsTold(ctx context.Context, e *Env) {
+	l, other := e.Client().Limiter("l", perHour(1)), e.Client().Limiter("l", perHour(1))
+	drain(ctx, l, "k", 1)
+	leaving, leave := context.WithCancel(context.WithoutCancel(ctx)) // which has time for an hour
+	defer leave()
+	wait := later(func() (struct{}, error) { return struct{}{}, l.Wait(leaving, "k") })
+	eventually(ctx, "a waiter has no place", func() bool { return must(other.Peek(ctx, "k", 1)).RetryAfter > time.Hour })
+	done(other.Reset(ctx, "k"))
+	done(second(wait.wait(ctx, "a wait for a key that was reset")))
 }
 
 // exactRates are rates whose units do not refill in whole nanoseconds, or begin with
