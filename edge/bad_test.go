@@ -39,7 +39,7 @@ func TestBadCosts(t *testing.T) {
 				}
 			}
 		}
-		for _, key := range []string{"", strings.Repeat("k", 10<<20)} {
+		for _, key := range []string{strings.Repeat("k", MaxName+1), strings.Repeat("k", 10<<20)} {
 			_, one := l.Allow(t.Context(), key)
 			_, all := g.Allow(t.Context(), key)
 			if !errors.Is(one, fs.ErrInvalid) || !errors.Is(all, fs.ErrInvalid) || len(all.Error()) > 300 {

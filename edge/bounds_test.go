@@ -184,10 +184,10 @@ func TestBadInput(t *testing.T) {
 		bad("counter", err)
 		_, err = n.Limiter(key, LimiterConfig{Rate: ten})
 		bad("limiter", err)
-		_, err = l.Take(key, time.Now(), 1)
-		bad("take", err)
-		bad("charge", l.Charge(key, time.Now(), 1))
 	}
+	_, err = l.Take(long, time.Now(), 1)
+	bad("take", err)
+	bad("charge", l.Charge(long, time.Now(), 1))
 	bad("charge", l.Charge("k", time.Now(), -1))
 	for _, cost := range []int64{-1, 11, math.MaxInt64, math.MinInt64} {
 		if d := take(t, l, "k", cost); d.Allowed || d.RetryAfter != limit.Never {
@@ -211,6 +211,36 @@ func TestCountsSaturate(t *testing.T) {
 		add(t, b, "x", 7)
 		if a.Count("x") != math.MaxUint64 || b.Count("x") != math.MaxUint64 {
 			t.Fatalf("%d, %d", a.Count("x"), b.Count("x"))
+		}
+	})
+}
+
+// A Limiter stands where a holdfast.Limiter does, also with the key "", for all together; its counts reach the others.
+func TestEmptyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		var limiters []*Limiter
+		for _, actor := range []string{"a", "b"} {
+			n := open(t, Config{Actor: actor, Link: hub.Link(actor)})
+			l, err := n.Limiter("l", LimiterConfig{Rate: limit.Rate{Count: 3, Per: 24 * time.Hour, Algorithm: limit.FixedWindow}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			limiters = append(limiters, l)
+		}
+		g, err := limiters[0].node.Group(limiters[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := g.Allow(t.Context(), ""); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		if err := limiters[0].Charge("", time.Now(), 1); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		if d, err := limiters[1].Allow(t.Context(), ""); err != nil || !d.Allowed || d.Remaining != 0 {
+			t.Errorf("after 2 of 3 on another node: %+v, %v", d, err)
 		}
 	})
 }

@@ -509,6 +509,14 @@ func checkName(what, name string) error {
 	return nil
 }
 
+// checkKey refuses what is no key of a limiter; "" is one, for all together.
+func checkKey(key string) error {
+	if len(key) > MaxName {
+		return invalid("the key has %d bytes; at most %d are allowed", len(key), MaxName)
+	}
+	return nil
+}
+
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("edge: %s: %w", fmt.Sprintf(format, args...), fs.ErrInvalid)
 }

@@ -90,7 +90,7 @@ func (r *reader) window(whole bool) window {
 	if w.limiter == "" {
 		r.fail()
 	}
-	w.key, w.epoch, w.debt = r.name(), r.signed(), r.amount()
+	w.key, w.epoch, w.debt = r.key(), r.signed(), r.amount()
 	if w.debt > maxDebtWindows*limit.MaxCount {
 		r.fail()
 	}
@@ -191,6 +191,15 @@ func (r *reader) bytes() []byte {
 func (r *reader) name() string {
 	s := string(r.bytes())
 	if s == "" || len(s) > MaxName {
+		r.fail()
+	}
+	return s
+}
+
+// key is that of a limiter, and may be "".
+func (r *reader) key() string {
+	s := string(r.bytes())
+	if len(s) > MaxName {
 		r.fail()
 	}
 	return s

@@ -10,7 +10,7 @@
 //	}
 //
 // The package is pure: it has no clock, no lock and no table of keys. Time is
-// an argument, in nanoseconds of whatever clock the caller trusts, so that the
+// an argument, in nanoseconds of whatever clock the caller trusts and not negative, so that the
 // same code decides in a replicated log, in a script's stead, and in a test.
 // All arithmetic is in integers and exact: a rate of one an hour works, and so
 // does one of a billion a second.
