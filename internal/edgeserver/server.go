@@ -168,6 +168,9 @@ func (s *service) Check(ctx context.Context, r *edgev1.CheckRequest) (*edgev1.Ch
 	if n < 0 {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errCost)
 	}
+	if r.Key == "" { // it was left out rather than meant
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the request names no key: set the field key"))
+	}
 	d, err := s.limiter.AllowN(ctx, r.Key, n)
 	switch {
 	case errors.Is(err, fs.ErrInvalid):
