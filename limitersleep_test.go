@@ -23,9 +23,9 @@ var changes = map[string]func(*testing.T, *holdfast.Limiter, limit.Rate) error{
 
 // waited is a caller that was served, or not, after a time.
 type waited struct {
-	who   int
-	after time.Duration
-	err   error
+	caller int
+	after  time.Duration
+	err    error
 }
 
 // sleepersOf has three callers wait for a key that is used up.
@@ -35,10 +35,10 @@ func sleepersOf(t *testing.T, l *holdfast.Limiter, over chan waited) {
 	}
 	time.Sleep(time.Minute) // so that what they were told is less than what a new caller would be
 	start := time.Now()
-	for who := range 3 {
+	for caller := range 3 {
 		go func() {
 			err := l.Wait(t.Context(), "k")
-			over <- waited{who, time.Since(start), err}
+			over <- waited{caller, time.Since(start), err}
 		}()
 		synctest.Wait()
 	}
@@ -82,12 +82,12 @@ func waitersAreTold(t *testing.T, algorithm limit.Algorithm, change func(*testin
 	if same { // behind the others, although they have lost their places
 		go func() { over <- waited{3, 0, s.Limiter("l", rate).Wait(t.Context(), "k")} }()
 	}
-	if w := <-over; w.err != nil || w.who != 0 || w.after > within {
-		t.Fatalf("after it %d is served first, after %s: %v", w.who, w.after, w.err)
+	if w := <-over; w.err != nil || w.caller != 0 || w.after > within {
+		t.Fatalf("after it %d is served first, after %s: %v", w.caller, w.after, w.err)
 	}
-	for who := 1; who < 3; who++ {
-		if w := <-over; w.err != nil || w.who != who || w.after > time.Duration(who)*time.Hour+within {
-			t.Errorf("then %d is served after %s: %v", w.who, w.after, w.err)
+	for caller := 1; caller < 3; caller++ {
+		if w := <-over; w.err != nil || w.caller != caller || w.after > time.Duration(caller)*time.Hour+within {
+			t.Errorf("then %d is served after %s: %v", w.caller, w.after, w.err)
 		}
 	}
 	if same {
@@ -140,9 +140,9 @@ func TestLimiter_OneLooks(t *testing.T) {
 			if looks := d.count() - before; looks != 30 {
 				t.Errorf("%s: in a minute they have looked %d times", algorithm, looks)
 			}
-			for who := range 3 {
-				if w := <-over; w.err != nil || w.who != who {
-					t.Errorf("%s: %d is served as number %d: %v", algorithm, w.who, who, w.err)
+			for caller := range 3 {
+				if w := <-over; w.err != nil || w.caller != caller {
+					t.Errorf("%s: %d is served as number %d: %v", algorithm, w.caller, caller, w.err)
 				}
 			}
 		})
