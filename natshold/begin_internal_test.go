@@ -18,13 +18,19 @@ type beginnings struct {
 	nats.JetStreamContext
 	asked  atomic.Int32
 	silent int32
+	begun  func(n int32) // if any, called after each that has begun
 }
 
 func (b *beginnings) UpdateConsumer(stream string, cfg *nats.ConsumerConfig, opts ...nats.JSOpt) (*nats.ConsumerInfo, error) {
-	if b.asked.Add(1) <= b.silent {
+	n := b.asked.Add(1)
+	if n <= b.silent {
 		return nil, errors.New("no answer")
 	}
-	return b.JetStreamContext.UpdateConsumer(stream, cfg, opts...)
+	info, err := b.JetStreamContext.UpdateConsumer(stream, cfg, opts...)
+	if b.begun != nil {
+		b.begun(n)
+	}
+	return info, err
 }
 
 // counted is a bucket at such a server.

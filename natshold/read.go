@@ -36,6 +36,8 @@ const (
 	pieceEnds = time.Minute
 	// idleAfter is after how long without a message a reader looks whether there are more.
 	idleAfter = 50 * time.Millisecond
+	// readFor is how long a reader begins again of which each feed brings nothing.
+	readFor = 4 * silence
 	// readsAtATime is how many callers read at a time. The others wait for their turn,
 	// and are not taken for unanswered.
 	readsAtATime = 2
@@ -121,10 +123,9 @@ func (s *store) read(ctx context.Context, filter string, cfg *nats.ConsumerConfi
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	p := &piece{do: do, last: cfg.DeliverPolicy == nats.DeliverLastPerSubjectPolicy, keysOnly: cfg.HeadersOnly}
+	p := &piece{do: do, last: cfg.DeliverPolicy == nats.DeliverLastPerSubjectPolicy, keysOnly: cfg.HeadersOnly, heard: driver.Now()}
 	err := s.readOn(ctx, filter, cfg, p)
-	for before := uint64(0); errors.Is(err, errMissed) && p.at > before; {
-		before = p.at
+	for errors.Is(err, errMissed) && driver.Now().Sub(p.heard) < readFor {
 		err = s.readOn(ctx, filter, cfg, p)
 	}
 	if errors.Is(err, errEnough) {
@@ -134,7 +135,8 @@ func (s *store) read(ctx context.Context, filter string, cfg *nats.ConsumerConfi
 }
 
 // readOn reads with a feed of its own what comes after what was read before. One that misses something, since the server
-// stands where very many messages were removed, is followed by another, which does not come by there.
+// stands where very many messages were removed, is followed by another, which does not come by there: also if it has
+// brought nothing, as of two sweeps one may remove all that the other is about to read.
 func (s *store) readOn(ctx context.Context, filter string, cfg *nats.ConsumerConfig, p *piece) error {
 	f, err := s.feed(ctx, filter, cfg, false)
 	if err != nil {
@@ -161,6 +163,8 @@ type piece struct {
 	alone bool   // this one is a message that is larger than a piece
 	at    uint64 // up to where everything was read
 	over  bool   // everything was read
+
+	heard time.Time // when the reader began, or something new was read
 }
 
 // most is how many messages it has.
@@ -256,7 +260,8 @@ func (p *piece) take(ctx context.Context, m *nats.Msg) error {
 	}
 	p.got, p.bytes = p.got+1, p.bytes+m.Size()
 	if at := uint64(c.item.Revision); at > p.at { // a feed before this one may have brought it
-		if p.at = at; !p.do(c) {
+		p.at, p.heard = at, driver.Now()
+		if !p.do(c) {
 			return errEnough
 		}
 	}

@@ -2,6 +2,7 @@ package natshold
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -160,34 +161,45 @@ func TestReadBesideRemovals(t *testing.T) {
 }
 
 // TestReadBehindManyRemovals: a reader is not taken for one that has missed something while it passes very many messages
-// that others have removed.
+// that others have removed, also if it has read none before.
 func TestReadBehindManyRemovals(t *testing.T) {
-	s, _ := counted(t)
+	t.Run("in the middle", func(t *testing.T) { readBehindRemovals(t, 1, pieceLast+1) })
+	t.Run("at the beginning", func(t *testing.T) { readBehindRemovals(t, 0, 1) })
+}
+
+// readBehindRemovals reads, while all keys but the last are removed when some were read, or as soon
+// as the first feed has begun.
+func readBehindRemovals(t *testing.T, afterMessages, want int) {
+	s, b := counted(t)
 	const many = 200
-	var last uint64
+	subject := func(i int) string { return fmt.Sprintf("%sk.a%03d", s.prefix, i) }
 	for i := range many {
-		ack, err := s.js.Publish(fmt.Sprintf("%sk.a%03d", s.prefix, i), make([]byte, pieceBytes/64))
-		if err != nil {
+		if _, err := s.js.Publish(subject(i), make([]byte, pieceBytes/64)); err != nil {
 			t.Fatal(err)
 		}
-		last = ack.Sequence
 	}
 	if _, err := s.js.Publish(s.prefix+"k.z", []byte("z")); err != nil {
 		t.Fatal(err)
 	}
+	remove := func() {
+		if err := atOnce(many, func(i int) error { return s.forget(t.Context(), subject(i), math.MaxInt64) }); err != nil {
+			t.Error(err)
+		}
+	}
+	b.begun = func(n int32) {
+		if n == 1 && afterMessages == 0 {
+			remove()
+		}
+	}
 	got := 0
 	err := s.read(t.Context(), "k.*", &nats.ConsumerConfig{DeliverPolicy: nats.DeliverLastPerSubjectPolicy}, func(c *change) bool {
-		if got++; got > 1 {
-			return true
-		}
-		err := atOnce(many, func(i int) error { return s.forget(t.Context(), fmt.Sprintf("%sk.a%03d", s.prefix, i), last) })
-		if err != nil {
-			t.Error(err)
+		if got++; got == afterMessages {
+			remove()
 		}
 		return true
 	})
-	if got != pieceLast+1 || err != nil {
-		t.Errorf("%d were read, want the first piece and the one that is left: %v", got, err)
+	if got != want || err != nil {
+		t.Errorf("%d were read, want %d: %v", got, want, err)
 	}
 }
 
