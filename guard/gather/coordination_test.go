@@ -256,6 +256,9 @@ func TestWait_OnlyTouched(t *testing.T) {
 			before[i] = facts.Asked(input(i))
 		}
 		asked := facts.Asked(common)
+		facts.Set(input(8), guard.Fact{Text: "another"})
+		synctest.Wait()
+		before[8]++
 		facts.Set(input(7), guard.Fact{Is: true})
 		if i := <-passed; i != 7 {
 			t.Errorf("%d passed", i)
@@ -473,6 +476,29 @@ func TestLimit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A new rate wakes a wait that rests, at once: no look is due that could see it by itself.
+func TestLimit_NewRateWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := must[*holdfast.Space](t)(holdfast.New(memhold.New()))
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		five, done := guard.LimitAvailable("slow", "k", 5), make(chan error, 1)
+		l := s.Limiter("slow", limit.Rate{Algorithm: limit.TokenBucket, Count: 1, Per: time.Hour})
+		must[limit.Decision](t)(l.Allow(ctx, "k"))
+		go func() {
+			_, err := gather.New(gather.Config{Space: s}).Wait(ctx, &five, gather.WaitOptions{Recheck: time.Hour})
+			done <- err
+		}()
+		time.Sleep(time.Minute) // the looks that follow the beginning of its watch are over
+		began := time.Now()
+		ok(t, l.SetRate(ctx, limit.Rate{Algorithm: limit.TokenBucket, Count: 5, Per: time.Hour}))
+		if err := <-done; err != nil || time.Since(began) > time.Second {
+			t.Errorf("its rate was set, and it goes on waiting: %v after %s", err, time.Since(began))
+		}
+	})
 }
 
 // slowly is a backend that inspects one name a request, each with a way of 20 ms.
