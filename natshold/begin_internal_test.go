@@ -36,12 +36,12 @@ func (b *beginnings) UpdateConsumer(stream string, cfg *nats.ConsumerConfig, opt
 // counted is a bucket at such a server.
 func counted(t *testing.T) (*store, *beginnings) {
 	t.Helper()
-	nc, err := nats.Connect(services.NATS(t).URL())
+	nc, err := nats.Connect(services.NATS(t).URL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	opts, err := (*Options)(nil).settled()
+	opts, err := (&Options{patience: time.Minute}).settled() // a busy machine holds the server up
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func openStore(ctx context.Context, l *natsconn.Conn, o Options) (*store, error)
 		return nil, err
 	}
 	err = s.adopt(ctx, info)
-	s.patience = natsconn.Patience
+	s.patience = o.patience
 	return s, err
 }
 

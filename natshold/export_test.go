@@ -3,6 +3,7 @@ package natshold
 import (
 	"context"
 	"net/url"
+	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -19,9 +20,9 @@ func Newer(o *Options) *Options {
 	return o
 }
 
-// SweepAtOnce lets a driver with these options sweep what has just been used.
+// SweepAtOnce lets a driver with these options sweep what has just been used, from a server that a busy machine may hold up.
 func SweepAtOnce(o *Options) *Options {
-	o.sweepAge, o.sweepSkew = 1, 1
+	o.sweepAge, o.sweepSkew, o.patience = 1, 1, time.Minute
 	return o
 }
 

@@ -163,8 +163,10 @@ func TestWaiterIsToldByTheServer(t *testing.T) {
 	for range 5 {
 		go func() { _, err := s.Mutex("a/b.c").Acquire(waiting); over <- err }()
 	}
-	eventually(t, "the server tells no waiter", func() bool { return len(consumers(js, "b")) > 0 })
-	if got := fmt.Sprint(consumers(js, "b")); got != "[$KV.b.l.a/b=2Ec]" {
+	eventually(t, "not all wait", func() bool { return must(s.Inspect(t.Context(), "a/b.c"))(t).Waiting == 5 })
+	var of []string
+	eventually(t, "the server tells no waiter", func() bool { of = consumers(js, "b"); return len(of) > 0 })
+	if got := fmt.Sprint(of); got != "[$KV.b.l.a/b=2Ec]" {
 		t.Errorf("five waiters of a process are told of %s", got)
 	}
 	cancel()
@@ -242,7 +244,7 @@ func TestLeavesNothing(t *testing.T) {
 	js := streams(t, connect(t, server.URL()))
 	must(js.AccountInfo())(t) // the connection begins to listen
 	before := goleak.IgnoreCurrent()
-	s := must(holdfast.Open(t.Context(), server.URL()+"/b"))(t)
+	s := must(answered(func() (*holdfast.Space, error) { return holdfast.Open(t.Context(), server.URL()+"/b") }))(t)
 	h := must(s.Mutex("m").Acquire(t.Context()))(t)
 	waiting := make(chan error, 1)
 	go func() { waiting <- second(s.Mutex("m").Acquire(context.Background())) }()

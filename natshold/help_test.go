@@ -13,11 +13,7 @@ import (
 
 func open(t testing.TB, url string, opts ...holdfast.Option) *holdfast.Space {
 	t.Helper()
-	s, err := holdfast.Open(t.Context(), url, opts...)
-	for began := time.Now(); errors.Is(err, holdfast.ErrUnavailable) && time.Since(began) < time.Minute; { // a server that has just begun, on a busy machine
-		<-time.After(100 * time.Millisecond)
-		s, err = holdfast.Open(t.Context(), url, opts...)
-	}
+	s, err := answered(func() (*holdfast.Space, error) { return holdfast.Open(t.Context(), url, opts...) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,10 +21,25 @@ func open(t testing.TB, url string, opts ...holdfast.Option) *holdfast.Space {
 	return s
 }
 
+// answered opens what a server has that a busy machine may hold up for longer than Open waits.
+func answered[T any](open func() (T, error)) (T, error) {
+	return answeredOr(func(error) bool { return false }, open)
+}
+
+// answeredOr is answered, unless the server says what is meant.
+func answeredOr[T any](meant func(error) bool, open func() (T, error)) (T, error) {
+	s, err := open()
+	for began := time.Now(); errors.Is(err, holdfast.ErrUnavailable) && !meant(err) && time.Since(began) < time.Minute; {
+		<-time.After(100 * time.Millisecond)
+		s, err = open()
+	}
+	return s, err
+}
+
 // connect is a plain connection.
 func connect(t testing.TB, url string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	nc, err := nats.Connect(url, nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +49,7 @@ func connect(t testing.TB, url string) *nats.Conn {
 
 func streams(t testing.TB, nc *nats.Conn) nats.JetStreamContext {
 	t.Helper()
-	js, err := nc.JetStream()
+	js, err := nc.JetStream(nats.MaxWait(time.Minute))
 	check(t, err)
 	return js
 }

@@ -23,7 +23,7 @@ var kthBudget = flag.Duration("natshold.kth", 10*time.Second, "how long operatio
 func TestKthTrip(t *testing.T) {
 	server := services.NATS(t)
 	url := server.URL() + "/kth"
-	d := must(natshold.OpenToSweepAtOnce(t.Context(), url))(t)
+	d := sweeperAt(t, url)
 	t.Cleanup(func() { _ = d.Close(t.Context()) })
 	js := streams(t, connect(t, server.URL()))
 	kthtrip.Run(t, kthtrip.Engine{

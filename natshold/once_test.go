@@ -10,7 +10,6 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/services"
-	"github.com/holdfast-io/holdfast/natshold"
 )
 
 // Programs that look once each and leave get the lock of one that is gone: the age that
@@ -20,10 +19,10 @@ func TestTriesOfManyPrograms(t *testing.T) {
 	server := services.NATS(t)
 	nc := connect(t, server.URL())
 	gone := must(holdfast.New(sweeper(t, nc, "b")))(t)
-	h := must(gone.Mutex("m", holdfast.TTL(2*time.Second)).Acquire(t.Context()))(t)
+	h := short(t, gone, "m")
 	nc.Close()
 	eventually(t, "nobody gets the lock", func() bool {
-		d := must(natshold.OpenToSweepAtOnce(t.Context(), server.URL()+"/b"))(t)
+		d := sweeperAt(t, server.URL()+"/b")
 		s := must(holdfast.New(d))(t)
 		defer func() { check(t, s.Close()) }()
 		err := second(s.Mutex("m").TryAcquire(t.Context()))

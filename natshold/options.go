@@ -41,6 +41,7 @@ type Options struct {
 	version   uint64        // that this program knows; 0: version
 	sweepAge  time.Duration // 0: sweepAge
 	sweepSkew time.Duration // 0: sweepSkew
+	patience  time.Duration // for each answer; 0: natsconn.Patience
 }
 
 const (
@@ -61,6 +62,7 @@ func (o *Options) settled() (Options, error) {
 	s.Replicas = orElse(s.Replicas, 1)
 	s.History = orElse(s.History, maxHistory)
 	s.version, s.sweepAge, s.sweepSkew = orElse(s.version, version), orElse(s.sweepAge, sweepAge), orElse(s.sweepSkew, sweepSkew)
+	s.patience = orElse(s.patience, natsconn.Patience)
 	switch {
 	case !bucketName.MatchString(s.Bucket):
 		return s, fmt.Errorf("the bucket %q has other characters than letters, digits, _ and -", s.Bucket)

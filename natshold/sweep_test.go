@@ -36,6 +36,12 @@ func sweeper(t *testing.T, nc *nats.Conn, bucket string) driver.Driver {
 	return d
 }
 
+// sweeperAt is one with a connection of its own.
+func sweeperAt(t *testing.T, url string) driver.Driver {
+	t.Helper()
+	return must(answered(func() (driver.Driver, error) { return natshold.OpenToSweepAtOnce(t.Context(), url) }))(t)
+}
+
 // A sweep leaves nothing of thousands of idle names, and of keys, counters and
 // sequences that were deleted; what is in use stays, and tokens grow.
 func TestSweep(t *testing.T) {
@@ -115,7 +121,7 @@ func TestSweep_Refused(t *testing.T) {
 	full := connect(t, strings.TrimSuffix(as(server.URL(), "full"), "/b"))
 	s := open(t, as(server.URL(), "full"))
 	check(t, must(s.Mutex("m").Acquire(t.Context()))(t).Release())
-	d := must(natshold.OpenToSweepAtOnce(t.Context(), as(server.URL(), "user")))(t)
+	d := sweeperAt(t, as(server.URL(), "user"))
 	defer d.Close(t.Context())
 	if _, err := d.Sweep(t.Context(), &driver.SweepRequest{}); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "$JS.API.STREAM.MSG.DELETE.KV_b") {
 		t.Errorf("without the right: %v", err)
