@@ -136,15 +136,15 @@ func (p *proof) try(t *testing.T, f fault) (tr trial, struck bool) {
 		<-h.Done()
 		lost <- time.Now()
 	}()
+	strike := f.aim(t, p) // before another can have the lock
 	next := p.next(t)
-	eventually(t, "nobody waits", func() bool { return len(must(p.other.Inspect(t.Context(), "m"))(t).Waiters) == 1 })
-	select {
-	case <-lost:
+	eventually(t, "nobody waits", func() bool {
+		return len(next) > 0 || len(must(p.other.Inspect(t.Context(), "m"))(t).Waiters) == 1
+	})
+	if len(lost) > 0 || len(next) > 0 {
 		check(t, p.granted(t, next).hold.Release())
 		return trial{}, false
-	default:
 	}
-	strike := f.aim(t, p)
 	start := time.Now()
 	strike()
 	if f.slow {
@@ -184,7 +184,7 @@ type grant struct {
 	at   time.Time
 }
 
-// next waits for the lock as the other program.
+// next waits for the lock as the other program, or has it, if the holder has lost it.
 func (p *proof) next(t *testing.T) <-chan grant {
 	t.Helper()
 	waits, got := make(chan struct{}), make(chan grant, 1)
@@ -194,6 +194,8 @@ func (p *proof) next(t *testing.T) <-chan grant {
 	}()
 	select {
 	case <-waits:
+	case g := <-got:
+		got <- g
 	case <-time.After(patience):
 		t.Fatal("the other program does not wait")
 	}
