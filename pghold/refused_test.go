@@ -106,16 +106,20 @@ func TestRefusedCleanUp(t *testing.T) {
 func TestIdleSessionTimeout(t *testing.T) {
 	url := database(t)
 	look := connect(t, url)
+	must(open(t, url).Counter("c").Load(t.Context()))(t) // the schema is made
 	var name string
 	scan(t, look, &name, "select current_database()")
-	_, err := look.Exec(t.Context(), "alter database "+name+" set idle_session_timeout = '200ms'")
+	_, err := look.Exec(t.Context(), "alter database "+name+" set idle_session_timeout = '1s'")
 	check(t, err)
-	s := openPool(t, url, nil)
+	s := openPool(t, url+"&application_name=idle", nil)
 	c := s.Counter("c")
 	for range 4 {
 		must(c.Add(t.Context(), 1))(t)
 		must(s.KV().Put(t.Context(), "k", nil))(t)
-		time.Sleep(400 * time.Millisecond) // longer than the time-out
+		eventually(t, "the server ends no connection that is idle", func() (ended bool) {
+			scan(t, look, &ended, "select not exists (select from pg_stat_activity where application_name = 'idle')")
+			return ended
+		})
 	}
 	if n := must(c.Load(t.Context()))(t); n != 4 {
 		t.Errorf("4 Adds counted %d", n)

@@ -86,7 +86,7 @@ func giveBack(t *testing.T, b *holdfast.Space, n string, h *holdfast.Hold, try f
 	if other, err := try(); err == nil {
 		select { // the server frees what a broken connection had before its program can know
 		case <-h.Done():
-		case <-time.After(2 * tripTimeout):
+		case <-time.After(patience):
 			t.Errorf("%s is held twice: by the token %d and by %d", n, h.Token(), other.Token())
 		}
 		if other.Token() <= h.Token() {
