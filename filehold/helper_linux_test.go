@@ -105,7 +105,7 @@ func (p *process) send(order string) {
 // line is the next answer. A process that has none for long is killed.
 func (p *process) line() string {
 	p.t.Helper()
-	late := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	late := time.AfterFunc(2*time.Minute, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
 	if !p.out.Scan() {
 		p.t.Fatalf("the other process said nothing more: %v", p.out.Err())
@@ -263,7 +263,7 @@ func space(t testing.TB, dir string, opts ...holdfast.Option) *holdfast.Space {
 
 // deadline is a context for what has to happen soon.
 func deadline(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -286,7 +286,7 @@ func noLeaks(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
 		var left string
-		for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
+		for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(time.Millisecond) {
 			if left = goroutines(); left == "" {
 				return
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -161,26 +162,27 @@ func TestSweep_TryIsNotRefused(t *testing.T) {
 // one at a time is inside, no turn is lost, and tokens grow.
 func TestSweep_ManyProcesses(t *testing.T) {
 	dir, sheet := t.TempDir(), filepath.Join(t.TempDir(), "sheet")
-	const workers, sweepers, rounds, names = 12, 3, 60, 3
+	const workers, sweepers, names = 12, 3, 3
 	var sweeping, working []*process
 	for range sweepers {
 		sweeping = append(sweeping, spawn(t, "sweeper", dir))
 	}
 	for range workers {
-		working = append(working, spawn(t, "clerk", dir, "FILEHOLD_SHEET="+sheet, fmt.Sprint("FILEHOLD_ROUNDS=", rounds), fmt.Sprint("FILEHOLD_NAMES=", names)))
+		working = append(working, spawn(t, "clerk", dir, "FILEHOLD_SHEET="+sheet, fmt.Sprint("FILEHOLD_NAMES=", names)))
 	}
-	for _, p := range working {
-		if answer := p.line(); answer != "done" {
+	for _, p := range sweeping { // until they have met each other often
+		if answer := p.line(); answer != "enough" {
 			t.Fatal(answer)
 		}
 	}
-	swept := uint64(0)
+	turns := 0
+	for _, p := range working {
+		_ = p.in.Close()
+		turns += int(number(t, p.line()))
+	}
 	for _, p := range sweeping {
 		_ = p.in.Close()
-		swept += number(t, p.line())
-	}
-	if swept < 100 {
-		t.Errorf("only %d files were swept: little is shown here", swept)
+		number(t, p.line())
 	}
 	total := 0
 	for n := range names {
@@ -191,8 +193,8 @@ func TestSweep_ManyProcesses(t *testing.T) {
 		}
 		total += count
 	}
-	if total != workers*rounds {
-		t.Errorf("%d of %d turns were noted", total, workers*rounds)
+	if total != turns {
+		t.Errorf("%d of %d turns were noted", total, turns)
 	}
 }
 
@@ -201,7 +203,10 @@ func init() {
 	roles["clerk"] = clerk
 }
 
-// sweeper sweeps until its input ends, and tells how much. With FILEHOLD_SLOW it
+// enough is how much a sweeper removes before it says so.
+const enough = 40
+
+// sweeper sweeps until its input ends, and tells how much, and when it is enough. With FILEHOLD_SLOW it
 // sweeps when it is told to, and stops before it removes a file.
 func sweeper(dir string) error {
 	slow, in := os.Getenv("FILEHOLD_SLOW") != "", bufio.NewScanner(os.Stdin)
@@ -230,24 +235,28 @@ func sweeper(dir string) error {
 		if err != nil {
 			return err
 		}
-		removed += reply.Removed
+		if removed += reply.Removed; removed >= enough && removed-reply.Removed < enough {
+			fmt.Println("enough")
+		}
 	}
 	fmt.Println(removed)
 	return d.Close(context.Background())
 }
 
-// clerk adds one to what a sheet says, with the sheet's lock, again and again.
+// clerk adds one to what a sheet says, with the sheet's lock, again and again until it is told to stop. It tells how often.
 func clerk(dir string) error {
-	var rounds, names int
-	if _, err := fmt.Sscan(os.Getenv("FILEHOLD_ROUNDS")+" "+os.Getenv("FILEHOLD_NAMES"), &rounds, &names); err != nil {
+	names, err := strconv.Atoi(os.Getenv("FILEHOLD_NAMES"))
+	if err != nil {
 		return err
 	}
+	told := untilToldToStop()
 	s, err := filehold.Open(dir)
 	if err != nil {
 		return err
 	}
-	for i := range rounds {
-		n := (i + os.Getpid()) % names
+	turns := 0
+	for ; turns == 0 || told.Err() == nil; turns++ {
+		n := (turns + os.Getpid()) % names
 		h, err := s.Mutex(fmt.Sprint("sheet", n)).Acquire(context.Background())
 		if err != nil {
 			return err
@@ -259,7 +268,7 @@ func clerk(dir string) error {
 			return err
 		}
 	}
-	fmt.Println("done")
+	fmt.Println(turns)
 	return s.Close()
 }
 
