@@ -103,11 +103,7 @@ func TestOneCommandRenewsAll(t *testing.T) {
 	s, rc := open(t, server.URL(), holdfast.TTL(9*time.Second)), admin(t, server.URL()) // a busy machine renews it in that time
 	var holds []*holdfast.Hold
 	for i := range 200 {
-		h, err := s.Mutex(fmt.Sprint("m", i)).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		holds = append(holds, h)
+		holds = append(holds, soLong(t, func() (*holdfast.Hold, error) { return s.Mutex(fmt.Sprint("m", i)).Acquire(t.Context()) }))
 	}
 	before := calls(t, rc)
 	first, _ := holds[0].Deadline()

@@ -272,11 +272,7 @@ func TestFullServerGoesOn(t *testing.T) {
 		func() (*holdfast.Hold, error) { return s.Semaphore("sem", 3).Acquire(t.Context(), 2) },
 		func() (*holdfast.Hold, error) { return s.RWMutex("forced").Writer().Acquire(t.Context()) },
 	} {
-		h, err := take()
-		if err != nil {
-			t.Fatal(err)
-		}
-		holds = append(holds, h)
+		holds = append(holds, soLong(t, take))
 	}
 	if _, err := s.KV().Put(t.Context(), "key", nil); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package redishold_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"runtime"
 	"strconv"
 	"testing"
@@ -45,7 +46,7 @@ func do(t testing.TB, rc rueidis.Client, words ...string) string {
 
 func eventually(t testing.TB, missing string, look func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !look(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !look(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(missing)
 		}
@@ -71,6 +72,21 @@ func raw(t testing.TB, url string) driver.Driver {
 	}
 	t.Cleanup(func() { _ = d.Close(t.Context()) })
 	return d
+}
+
+// soLong tries to hold something for a short TTL until the server answers in time: on a busy machine it may take longer than
+// that TTL leaves.
+func soLong(t testing.TB, acquire func() (*holdfast.Hold, error)) (h *holdfast.Hold) {
+	t.Helper()
+	eventually(t, "the server does not answer in time", func() (ok bool) {
+		var err error
+		if h, err = acquire(); err != nil && !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	keep(t, h)
+	return h
 }
 
 // keep has a hold last as long as the test: one that nobody can reach is given back.

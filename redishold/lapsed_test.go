@@ -116,11 +116,9 @@ func TestDeadReaderLeaves(t *testing.T) {
 	server := services.SharedRedis(t)
 	link, name := services.Proxy(t, server.Addr()), unique(t)
 	dying, living := open(t, link.URL(server.URL())), open(t, server.URL())
-	dead, err := dying.RWMutex(name, holdfast.TTL(time.Second)).Reader().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	keep(t, dead)
+	soLong(t, func() (*holdfast.Hold, error) {
+		return dying.RWMutex(name, holdfast.TTL(time.Second)).Reader().Acquire(t.Context())
+	})
 	hold, err := living.RWMutex(name).Reader().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -143,11 +141,9 @@ func TestExpiredTicketIsFree(t *testing.T) {
 	server := services.SharedRedis(t)
 	link, name := services.Proxy(t, server.Addr()), unique(t)
 	dying, living := open(t, link.URL(server.URL())), open(t, server.URL())
-	dead, err := dying.Semaphore(name, 3, holdfast.TTL(time.Second)).Acquire(t.Context(), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keep(t, dead)
+	soLong(t, func() (*holdfast.Hold, error) {
+		return dying.Semaphore(name, 3, holdfast.TTL(time.Second)).Acquire(t.Context(), 2)
+	})
 	link.Cut()
 	defer link.Heal()
 	eventually(t, "an expired ticket is counted", func() bool {

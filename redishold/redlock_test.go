@@ -132,7 +132,7 @@ func TestRedLockTooSlow(t *testing.T) {
 	for _, l := range f.links {
 		l.Heal()
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		h, err := s.Mutex("m").TryAcquire(t.Context())
 		if err == nil {
@@ -206,9 +206,13 @@ func TestRedLockTokenOfAClockAhead(t *testing.T) {
 	do(t, admin(t, f.servers[0].URL()), "SET", "{holdfast:m}:token", fmt.Sprint((time.Now().Unix()+3600)<<20))
 	f.links[2].Cut() // the first one has to be of the majority
 	first := patient(t, s)
-	if err := first.Release(); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the servers do not hear of the release in time", func() bool {
+		err := first.Release()
+		if err != nil && !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	f.links[2].Heal()
 	f.servers[0].Kill()
 	if next := patient(t, s); next.Token() <= first.Token() {
@@ -271,10 +275,9 @@ func TestRedLockKeepsItsHold(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
 	s := f.open(t)
-	hold, err := s.Mutex("m", holdfast.TTL(9*time.Second)).Acquire(t.Context()) // a busy machine renews it in that time
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := soLong(t, func() (*holdfast.Hold, error) {
+		return s.Mutex("m", holdfast.TTL(9*time.Second)).Acquire(t.Context()) // a busy machine renews it in that time
+	})
 	f.servers[0].Kill()
 	first, _ := hold.Deadline()
 	eventually(t, "the hold is not renewed", func() bool {

@@ -14,10 +14,7 @@ import (
 func TestRestartWithoutData(t *testing.T) {
 	server := services.Redis(t)
 	s := open(t, server.URL())
-	hold, err := s.Mutex("m", holdfast.TTL(3*time.Second)).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := soLong(t, func() (*holdfast.Hold, error) { return s.Mutex("m", holdfast.TTL(3*time.Second)).Acquire(t.Context()) })
 	server.Kill()
 	server.Restart()
 	select {

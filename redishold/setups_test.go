@@ -113,10 +113,9 @@ func TestClusterMovesASlot(t *testing.T) {
 	nodes := services.RedisCluster(t, 2)
 	address := with(nodes[0].URL(), "addr", nodes[1].Addr())
 	s, newcomer := open(t, address), open(t, address)
-	first, err := s.Mutex("m", holdfast.TTL(9*time.Second)).Acquire(t.Context()) // a busy machine moves it in that time
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := soLong(t, func() (*holdfast.Hold, error) {
+		return s.Mutex("m", holdfast.TTL(9*time.Second)).Acquire(t.Context()) // a busy machine moves it in that time
+	})
 	services.MoveSlot(t, nodes, "{holdfast}:", func() {
 		for _, name := range []string{"m", "other"} {
 			brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -189,10 +188,7 @@ func TestSentinel(t *testing.T) {
 	if a.Info().Features[driver.FeatureLostFirst] {
 		t.Error("behind Sentinel lost-first is declared, although a failover may forget a grant")
 	}
-	hold, err := a.Mutex("m", holdfast.TTL(20*time.Second)).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := soLong(t, func() (*holdfast.Hold, error) { return a.Mutex("m", holdfast.TTL(20*time.Second)).Acquire(t.Context()) })
 	waits, got := make(chan struct{}), make(chan *holdfast.Hold, 1)
 	go func() {
 		h, err := b.Mutex("m", holdfast.TTL(20*time.Second), holdfast.OnWait(func(int) { close(waits) })).Acquire(context.Background())
@@ -235,14 +231,12 @@ func TestSentinelLosesAGrant(t *testing.T) {
 	do(t, behind, "CONFIG", "SET", "masteruser", "nobody", "masterauth", "nothing") // cannot come back
 	do(t, admin(t, primary.URL()), "CLIENT", "KILL", "TYPE", "replica")
 	eventually(t, "the replica is connected", func() bool { return strings.Contains(do(t, behind, "INFO", "replication"), "master_link_status:down") })
-	hold, err := a.Mutex("m", holdfast.TTL(9*time.Second)).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hold := soLong(t, func() (*holdfast.Hold, error) { return a.Mutex("m", holdfast.TTL(9*time.Second)).Acquire(t.Context()) })
 	killPrimary(t, primary, address)
 	promoted(t, replica)
 	var next *holdfast.Hold
-	eventually(t, "no answer after the failover", func() bool {
+	eventually(t, "no answer after the failover", func() (ok bool) {
+		var err error
 		next, err = b.Mutex("m").TryAcquire(t.Context())
 		if err != nil && !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Fatal(err)
