@@ -109,7 +109,7 @@ func TestIdleSessionTimeout(t *testing.T) {
 	must(open(t, url).Counter("c").Load(t.Context()))(t) // the schema is made
 	var name string
 	scan(t, look, &name, "select current_database()")
-	_, err := look.Exec(t.Context(), "alter database "+name+" set idle_session_timeout = '1s'")
+	_, err := look.Exec(t.Context(), "alter database "+name+" set idle_session_timeout = '500ms'") // pgx looks at what was idle for a second
 	check(t, err)
 	s := openPool(t, url+"&application_name=idle", nil)
 	c := s.Counter("c")
