@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(services.Main(m)) }
 // patience is how long something that must happen may take, silence how long a
 // test listens to be satisfied that something does not.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	silence  = 100 * time.Millisecond
 )
 
@@ -153,7 +153,7 @@ func pgOne[T any](ctx context.Context, conn *pgx.Conn, query string) (T, error) 
 
 func natsConn(t testing.TB, url string) *nats.Conn {
 	t.Helper()
-	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.Timeout(patience))
 	must(t, conn, err)
 	t.Cleanup(conn.Close)
 	return conn
