@@ -50,7 +50,7 @@ func listed(t *testing.T, s *store, prefix string) (items []driver.Item, came ui
 // TestListOfMany: what is there is told whatever it takes to read it: many pieces, and values that
 // are larger than one.
 func TestListOfMany(t *testing.T) {
-	for _, c := range []struct{ keys, size int }{{4*sampleKeys + 1, 1}, {5, 2 * pieceBytes}, {3 * fewKeys, pieceBytes / 3}} {
+	for _, c := range []struct{ keys, size int }{{sampleKeys + pieceMessages + 1, 1}, {5, 2 * pieceBytes}, {3 * fewKeys, pieceBytes / 3}} {
 		s := filled(t, c.keys, c.size)
 		for prefix, want := range map[string]int{"": c.keys + 4, "k/": c.keys + 2, "k/x": c.keys, "k/y": 2, "l/y": 1, "k/z": 0} {
 			items, _ := listed(t, s, prefix)
