@@ -122,10 +122,13 @@ func TestUpdateAsksAtTheNewAddress(t *testing.T) {
 	at := g.leader()
 	other := g.cfgs[1-at]
 	for name, wrong := range map[string]string{"nobody": services.Addr(t), "the leader": services.Proxy(t, g.cfgs[at].Listen).Addr()} {
-		_, err := g.nodes[at].Members(within(t), replica.Change{Update: []replica.Endpoint{{ID: other.ID, Peer: wrong}}})
-		if !errors.Is(err, driver.ErrConflict) || !strings.Contains(err.Error(), "new address") {
-			t.Errorf("an address where %s is: %v", name, err)
-		}
+		g.until("the address where "+name+" is is refused", func(ctx context.Context) bool { // the leader may change meanwhile
+			_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Update: []replica.Endpoint{{ID: other.ID, Peer: wrong}}})
+			if err == nil {
+				t.Fatalf("an address where %s is is taken", name)
+			}
+			return errors.Is(err, driver.ErrConflict) && strings.Contains(err.Error(), "new address")
+		})
 	}
 	elsewhere := services.Proxy(t, other.Listen).Addr()
 	g.until("the node has its new address", func(ctx context.Context) bool {

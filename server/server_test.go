@@ -28,7 +28,7 @@ import (
 )
 
 // patience bounds every wait; nothing here takes as long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
