@@ -94,11 +94,15 @@ func TestWatchersShareASubscription(t *testing.T) {
 	}
 	all.Wait()
 	cancel()
-	select {
-	case <-g.watches.ended:
-	case <-time.After(time.Minute):
+	open, begun := g.watches.seen()
+	for late := time.After(time.Minute); open != 0 && late != nil; open, begun = g.watches.seen() {
+		select {
+		case <-g.watches.ended: // perhaps one of before, on a machine so slow
+		case <-late:
+			late = nil
+		}
 	}
-	if open, begun := g.watches.seen(); open != 0 || begun > few {
+	if open != 0 || begun > few {
 		t.Errorf("%d subscriptions were begun, %d are left", begun, open)
 	}
 }
