@@ -273,25 +273,29 @@ func TestJoin(t *testing.T) {
 
 // TestLinkDown: what a link refused is sent when it works again, before any state.
 func TestLinkDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hub := edgetest.NewHub(edgetest.Faults{})
-		hub.Down("a", true)
-		a := open(t, Config{Actor: "a", Link: hub.Link("a"), State: time.Hour})
-		b := open(t, Config{Actor: "b", Link: hub.Link("b"), State: time.Hour})
-		la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: ten})
-		add(t, b, "y", 1)
-		add(t, a, "x", 5)
-		take(t, la, "k", 3)
-		pass(time.Second)
-		hub.Down("a", false)
-		pass(time.Second)
-		if b.Count("x") != 5 || lb.Count("k", time.Now()) != 3 || a.Count("y") != 1 {
-			t.Fatalf("%d, %d, %d", b.Count("x"), lb.Count("k", time.Now()), a.Count("y"))
-		}
-		if a.Stats().SendErrors == 0 {
-			t.Fatal("no failure was counted")
-		}
-	})
+	for _, joined := range []time.Duration{0, 3 * time.Second} { // a node that has yet to tell its state tells all in any case
+		synctest.Test(t, func(t *testing.T) {
+			hub := edgetest.NewHub(edgetest.Faults{})
+			hub.Down("a", joined == 0)
+			a := open(t, Config{Actor: "a", Link: hub.Link("a"), State: time.Hour})
+			b := open(t, Config{Actor: "b", Link: hub.Link("b"), State: time.Hour})
+			la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: ten})
+			add(t, b, "y", 1)
+			pass(joined)
+			hub.Down("a", true)
+			add(t, a, "x", 5)
+			take(t, la, "k", 3)
+			pass(time.Second)
+			hub.Down("a", false)
+			pass(time.Second)
+			if b.Count("x") != 5 || lb.Count("k", time.Now()) != 3 || a.Count("y") != 1 {
+				t.Fatalf("down after %s: %d, %d, %d", joined, b.Count("x"), lb.Count("k", time.Now()), a.Count("y"))
+			}
+			if a.Stats().SendErrors == 0 {
+				t.Fatal("no failure was counted")
+			}
+		})
+	}
 }
 
 // TestStartTogether: many nodes that start one after the other, and ask, do not make
@@ -466,14 +470,19 @@ func TestClockFarOff(t *testing.T) {
 		a := open(t, Config{Actor: "a", Link: hub.Link("a"), Now: clock})
 		b := open(t, Config{Actor: "b", Link: hub.Link("b")})
 		la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: ten})
-		if d, err := la.Take("k", clock(), 10); err != nil || !d.Allowed {
-			t.Fatal(d, err)
+		for _, key := range []string{"k", "own"} {
+			if d, err := la.Take(key, clock(), 10); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
 		}
 		pass(time.Second)
 		if d := take(t, lb, "k", 10); !d.Allowed || b.Stats().Skewed == 0 {
 			t.Fatalf("%+v, %+v", d, b.Stats())
 		}
 		skew.Store(0)
+		if d := take(t, la, "own", 1); !d.Allowed {
+			t.Fatalf("at once when the clock is right again: %+v", d)
+		}
 		pass(10 * time.Second)
 		if d := take(t, la, "k", 1); !d.Allowed {
 			t.Fatalf("the clock is right again: %+v", d)

@@ -130,6 +130,34 @@ func TestStreamWithoutTimes(t *testing.T) {
 	agree(t, 1, node(t, "b", link(t, url, nil)))
 }
 
+// TestAllHear: each of several nodes has every message that another sends.
+func TestAllHear(t *testing.T) {
+	const many = 20
+	url := services.SharedNATS(t).URL()
+	heard := make([]*listened, 3)
+	for i := range heard {
+		heard[i] = &listened{of: many, seen: map[string]int{}}
+		l := link(t, url, nil)
+		stop, err := l.Listen(heard[i].receive)
+		if err == nil {
+			err = l.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+	}
+	sender := link(t, url, nil)
+	for i := range many {
+		if err := sender.Send(fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, l := range heard {
+		eventually(t, func() bool { least, _ := l.times(); return least == 1 }, l.String)
+	}
+}
+
 // TestNothingAfterStop: when a link does not listen any more it does not hand on what came
 // before either.
 func TestNothingAfterStop(t *testing.T) {
