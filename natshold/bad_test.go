@@ -181,6 +181,8 @@ func TestUnfitBuckets(t *testing.T) {
 		refuses(t, server.URL()+"/"+name, fs.ErrInvalid, "use another")
 	}
 	refuses(t, server.URL()+"/many?replicas=3", fs.ErrInvalid, "3 replicas")
+	must(js.AddStream(&nats.StreamConfig{Name: "wide", Subjects: []string{"$KV.taken.k.>"}}))(t)
+	refuses(t, server.URL()+"/taken", fs.ErrInvalid, "overlap", "choose another name")
 }
 
 // A bucket that the tools of NATS made serves, and one that is full says so.

@@ -87,6 +87,8 @@ func (s *store) make(ctx context.Context, o Options) (info *nats.StreamInfo, err
 		return nil, driver.Errorf("open", "", fs.ErrPermission, "there is no bucket %q, and no right to make it: %w", o.Bucket, err)
 	case natsconn.RefusesReplicas(err):
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%d replicas are more than the cluster has servers: %w", o.Replicas, err)
+	case natsconn.RefusesSettings(err):
+		return nil, driver.Errorf("open", "", fs.ErrInvalid, "no bucket %q can be made: %w: choose another name", o.Bucket, err)
 	}
 	return info, err
 }

@@ -339,6 +339,7 @@ func TestBadInput(t *testing.T) {
 	}
 	refuses(t, url+"?stream=ALL&subject=all", fs.ErrInvalid, "max_msgs_per_subject")
 	refuses(t, url+"?stream=ALL&subject=other", fs.ErrInvalid, "subjects")
+	refuses(t, url+"?stream=SECOND&subject=all", fs.ErrInvalid, "overlap", "choose another stream or subject")
 }
 
 // TestTLS: a URL names the authority that is believed and what the client shows.

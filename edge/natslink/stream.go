@@ -79,6 +79,8 @@ func (l *Link) make(ctx context.Context) (info *nats.StreamInfo, err error) {
 		return nil, driver.Errorf("open", "", fs.ErrPermission, "there is no stream %q, and no right to make it: %w", l.opts.Stream, err)
 	case natsconn.RefusesReplicas(err):
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "%d replicas are more than the cluster has servers: %w", l.opts.Replicas, err)
+	case natsconn.RefusesSettings(err):
+		return nil, driver.Errorf("open", "", fs.ErrInvalid, "no stream %q of %s.s.> can be made: %w: choose another stream or subject", l.opts.Stream, l.opts.Subject, err)
 	}
 	return info, err
 }

@@ -97,8 +97,9 @@ func Key(resource string) string { return "holdfast:fence:{" + resource + "}" }
 
 // valid refuses what any gate refuses, and what is no hash tag.
 func valid(op string, p fence.Pass) error {
-	if err := new(fence.Gate).Check(p.Resource, p.Token, p.Mode); err != nil { // one that has seen nothing
-		return driver.Errorf(op, p.Resource, fs.ErrInvalid, "%w", errors.Unwrap(err))
+	var refused *driver.Error
+	if err := new(fence.Gate).Check(p.Resource, p.Token, p.Mode); errors.As(err, &refused) { // one that has seen nothing
+		return driver.Errorf(op, p.Resource, fs.ErrInvalid, "%w", refused.Err)
 	}
 	if strings.ContainsAny(p.Resource, "{}") {
 		return driver.Errorf(op, p.Resource, fs.ErrInvalid, "a resource here has a name without braces: they are its hash tag")

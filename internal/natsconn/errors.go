@@ -32,6 +32,12 @@ func HasCode(err error, code nats.ErrorCode) bool {
 // RefusesReplicas reports that the cluster has fewer servers than were asked for.
 func RefusesReplicas(err error) bool { return HasCode(err, codeReplicasMissing) }
 
+// RefusesSettings reports that a stream cannot be made as it was asked for, however often it is.
+func RefusesSettings(err error) bool {
+	e := APIError(err)
+	return e != nil && e.Code == 400
+}
+
 // Unopened tells what is wrong with a server that does not know of streams.
 func Unopened(ctx context.Context, err error) error {
 	switch {

@@ -434,7 +434,9 @@ func TestFence(t *testing.T) {
 	if f := wantCode(t, write(11, "d"), codes.FailedPrecondition); f.Kind != "stale" {
 		t.Errorf("an old token wrote: %v", f)
 	}
-	wantCode(t, write(0, "e"), codes.InvalidArgument)
+	for _, token := range []uint64{0, 1 << 53, math.MaxInt64, math.MaxUint64} {
+		wantCode(t, write(token, "e"), codes.InvalidArgument)
+	}
 	v := must[*pb.FenceReadResponse](t)(c.Read(r.ctx, &pb.FenceReadRequest{Register: "r"}))
 	if string(v.Value) != "c" || v.Token != 12 {
 		t.Errorf("read %v", v)
@@ -451,7 +453,7 @@ func TestFence(t *testing.T) {
 	}
 	_, err = forget("r", 0)
 	wantCode(t, err, codes.InvalidArgument)
-	if f := must[*pb.FenceForgetResponse](t)(forget("r", 12)); !f.Existed {
+	if f := must[*pb.FenceForgetResponse](t)(forget("r", 1<<62)); !f.Existed { // as for one that was written with such a token
 		t.Errorf("forgot %v", f)
 	}
 	if f := must[*pb.FenceForgetResponse](t)(forget("r", 12)); f.Existed {

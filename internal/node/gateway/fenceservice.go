@@ -46,10 +46,17 @@ func (s Fences) CheckToken(ctx context.Context, r *pb.CheckTokenRequest) (*pb.Ch
 	return out, nil
 }
 
+// maxToken is the greatest that a hold can have. A register with one that is greater, as
+// an earlier program may have written it, can be forgotten.
+const maxToken = 1<<53 - 1
+
 // Write compares and writes in one transaction: values are compared as bytes, and
 // the token stands first in them, so that "not newer than token" is "less than
 // the next token". The first write of a register is one on its absence.
 func (s Fences) Write(ctx context.Context, r *pb.FenceWriteRequest) (*pb.FenceWriteResponse, error) {
+	if r.Token > maxToken {
+		return nil, Named(Invalid("", "%d is not a token, they end below 2^53: pass the token of the hold as it is", r.Token), "write register", r.Register)
+	}
 	older, err := notNewer(r.Register, r.Token)
 	if err != nil {
 		return nil, Named(err, "write register", r.Register)
