@@ -61,9 +61,10 @@ func spoiled(t *testing.T, nodes []*node, hosts []string, bits map[int]uint) {
 // status waits until holdfast status says a text of each of so many nodes.
 func status(t *testing.T, url, text string, nodes int) {
 	t.Helper()
-	out := ""
+	var out []byte
 	for began := time.Now(); time.Since(began) < time.Minute; {
-		if out = does(t, url, "status"); strings.Count(out, text) == nodes {
+		var err error // while a node does not answer
+		if out, err = program(t, t.TempDir(), "--url", url, "status").CombinedOutput(); err == nil && strings.Count(string(out), text) == nodes {
 			return
 		}
 	}

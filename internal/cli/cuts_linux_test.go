@@ -105,7 +105,8 @@ type cutCommand struct {
 }
 
 // try returns how long before the next grant the command's last sign of life was;
-// false: on a busy machine the hold did not last until the cut.
+// false: on a busy machine the hold did not last until the cut, or nobody can tell what the clock
+// decides, since the processes of the machine were held up.
 func (c *cutCommand) try(next *holdfast.Space) (margin time.Duration, struck bool) {
 	_ = os.Remove(c.file)
 	cmd := exec.Command("holdfast", "--url", "holdfast://"+c.link.Addr(), "lock", "--ttl", cutTTL.String(), c.name, "--", "beat", c.file, c.how)
@@ -127,8 +128,9 @@ func (c *cutCommand) try(next *holdfast.Space) (margin time.Duration, struck boo
 		case <-time.After(beatEvery):
 		}
 	}
-	pids := groupOf(c.file)
+	pids, heldUp := groupOf(c.file), lookAtMachine()
 	hold, granted, struck, err := c.cutAndWait(next)
+	late := heldUp() > cutTTL/40
 	if err != nil {
 		if !errors.Is(err, holdfast.ErrLost) {
 			c.t.Errorf("the next: %v", err)
@@ -139,6 +141,9 @@ func (c *cutCommand) try(next *holdfast.Space) (margin time.Duration, struck boo
 	alive := slices.DeleteFunc(pids, func(pid int) bool { return !alive(pid) })
 	list := beats(c.file)
 	if last := list[len(list)-1]; len(alive) > 0 || last > granted {
+		if late {
+			return 0, false
+		}
 		c.t.Errorf("the next was granted at %s; then processes %v were alive, and the command's last sign of life is from %s", granted, alive, last)
 	}
 	return granted - list[len(list)-1], struck && len(pids) > 0

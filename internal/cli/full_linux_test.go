@@ -90,7 +90,7 @@ func TestGroup_FullDisk(t *testing.T) {
 			t.Errorf("%s full: a read: %d, %v", which, n, err)
 		}
 		select {
-		case <-time.After(8 * time.Second): // more than its TTL
+		case <-time.After(10 * time.Second): // more than its TTL
 		case <-kept.Done():
 			t.Errorf("%s full: a hold was lost: %v", which, kept.Err())
 		}
@@ -109,7 +109,7 @@ func TestGroup_FullDisk(t *testing.T) {
 
 func held(t *testing.T, s *holdfast.Space, name string) *holdfast.Hold {
 	t.Helper()
-	h, err := s.Mutex(name, holdfast.TTL(6*time.Second)).Acquire(t.Context())
+	h, err := s.Mutex(name, holdfast.TTL(9*time.Second)).Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

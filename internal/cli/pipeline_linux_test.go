@@ -186,7 +186,7 @@ func TestPipeline_Stopped(t *testing.T) {
 			t.Parallel() // it waits for the TTL
 			dir := t.TempDir()
 			url := "holdfast://" + backends.Node(t)
-			first := program(t, dir, "--url", url, "pipeline", "run", "--ttl", "4s", logging(t, dir, phase))
+			first := program(t, dir, "--url", url, "pipeline", "run", "--ttl", "8s", logging(t, dir, phase)) // no pause of a busy machine ends it before
 			var out, notes bytes.Buffer
 			first.Stdout, first.Stderr = &out, &notes
 			if err := first.Start(); err != nil {
