@@ -44,7 +44,7 @@ func TestWatch(t *testing.T) {
 func TestWatch_Limiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub := edgetest.NewHub(edgetest.Faults{})
-		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b")})
+		a, b := open(t, Config{Actor: "a", Link: hub.Link("a")}), open(t, Config{Actor: "b", Link: hub.Link("b"), State: time.Second / 2})
 		la, lb := limiter(t, a, LimiterConfig{Rate: ten}), limiter(t, b, LimiterConfig{Rate: ten})
 		next := func() time.Duration { return time.Until(time.Now().Truncate(ten.Per).Add(ten.Per)) }
 		pass(next())
