@@ -1,6 +1,7 @@
 package natshold
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -294,7 +295,7 @@ func (p *piece) cut(status string) error {
 	return nil
 }
 
-// atOnce calls f for each of n, several at a time, until there are errors.
+// atOnce calls f for each of n, several at a time, until there are errors, of which it returns one.
 func atOnce(n int, f func(i int) error) error {
 	var (
 		next atomic.Int64
@@ -309,5 +310,5 @@ func atOnce(n int, f func(i int) error) error {
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return cmp.Or(errs...)
 }

@@ -143,13 +143,17 @@ func (d *onStore) Sweep(ctx context.Context, r *driver.SweepRequest) (reply driv
 	return reply, err
 }
 
-// sweepStore lets the store do it.
+// sweepStore lets the store do it. A request that finds no answer is tried again, as those of
+// other calls are: what was removed before stays removed.
 func (d *onStore) sweepStore(ctx context.Context, s driver.Sweeper, prefix string, reply *driver.SweepReply) error {
 	for _, kind := range []string{lockPrefix, counterPrefix, sequencePrefix, keyPrefix, ratePrefix, usagePrefix} {
-		n, err := s.Sweep(ctx, kind+prefix, d.sweeps(ctx))
-		reply.Removed += n
+		err := retry(ctx, d.bounded(patient), func() (progress, error) {
+			n, err := s.Sweep(ctx, kind+prefix, d.sweeps(ctx))
+			reply.Removed += n
+			return looked, err
+		})
 		if err != nil {
-			return unread(ctx, err)
+			return plain(err)
 		}
 	}
 	return nil

@@ -272,6 +272,33 @@ func (a *aged) Sweep(ctx context.Context, prefix string, idle func(driver.Item) 
 	return n, err
 }
 
+// Promise: "A call that waits for nobody is ErrUnavailable after about ten seconds": a sweep does not give up at the
+// first request without an answer either, and is told a refusal at once.
+func TestSweepAsksAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		st := &aged{memoryStore: s}
+		sp, failures := open(t, st), 3
+		take(t, sp, "n")
+		s.set(func(op, _ string) fault {
+			if failures--; op == "list" && failures >= 0 {
+				return fault{before: errLink}
+			}
+			return fault{}
+		})
+		if reply, err := driverOf(t, st).Sweep(t.Context(), &driver.SweepRequest{}); err != nil || reply.Removed != 1 {
+			t.Errorf("%d were swept, %v", reply.Removed, err)
+		}
+		for broken, most := range map[error]time.Duration{errLink: 12 * time.Second, driver.Errorf("", "", fs.ErrPermission, "no right"): 0} {
+			s.set(func(string, string) fault { return fault{before: broken} })
+			began := time.Now()
+			_, err := driverOf(t, st).Sweep(t.Context(), &driver.SweepRequest{})
+			if took := time.Since(began); !errors.Is(err, broken) && !errors.Is(err, fs.ErrPermission) || took > most || took < most/3 {
+				t.Errorf("%v after %s", err, took)
+			}
+		}
+	})
+}
+
 // What a program that was killed held, and keys that have expired, are swept: by the
 // engine's clock, by their age, or by a driver that has seen them for so long; never
 // before.
