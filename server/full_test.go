@@ -132,6 +132,26 @@ func fillDisk(t *testing.T, name string, nodes int) {
 	}
 }
 
+// A node that starts on a full disk refuses growth from its first answer on.
+func TestFullDiskAtStart(t *testing.T) { synctest.Test(t, startFull) }
+
+func startFull(t *testing.T) {
+	g, disks := crampedGroup(t, 1)
+	g.leader()
+	for i := range 3 { // each start must look by itself
+		if err := g.nodes[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+		disks[0].full.Store(true)
+		g.nodes[0] = start(t, g.cfgs[0])
+		if st, err := g.nodes[0].Status(within(t)); err != nil || !st.Full {
+			t.Errorf("the status at start %d is %+v, %v", i+1, st, err)
+		}
+		_, err := g.space(g.leader()).KV().Put(within(t), "k", nil)
+		wantFull(t, fmt.Sprintf("the first key after start %d", i+1), err)
+	}
+}
+
 // The operator hears of a full disk, and of its end; the status tells it meanwhile.
 func TestFullDiskIsTold(t *testing.T) { synctest.Test(t, tellFullDisk) }
 

@@ -40,10 +40,15 @@ func (l *loop) probe() {
 	l.ticks = 0
 	go func() {
 		defer l.probing.Store(false)
-		l.disk.disk.Probe()
-		full := l.disk.disk.Full()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.inbox.full = full // the loop looks at it when it next has something to do
+		l.measure()
 	}()
+}
+
+// measure looks how much room the disk has. The loop heeds it when it next has something to do.
+func (l *loop) measure() {
+	l.disk.disk.Probe()
+	full := l.disk.disk.Full()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inbox.full = full
 }

@@ -165,6 +165,7 @@ func (s *Server) start(rec replica.Recovered) error {
 	l.founding.asking.Store(s.cfg.asks(&rec))
 	l.hub.Begun(ordinal)
 	l.disk = newWriter(s.disk, l.written)
+	l.measure() // before anything is served: until then the node would take the disk for one with room
 	s.loop = l
 	if err := s.listen(l); err != nil {
 		l.disk.close()
