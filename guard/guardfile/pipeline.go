@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -390,37 +389,6 @@ func (p *parser) texts(n *node, where string) (list []string) {
 
 // maxItems is the most items of all lists of a pipeline together, aliases written out.
 const maxItems = 10_000
-
-// shells are programs that read a text as commands.
-var shells = []string{"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh"}
-
-// run is a command with its arguments. What a shell reads as commands has no parameters in
-// it: none comes after the -c of a shell, wherever the shell stands. Other programs that
-// run text (python -c, ssh) are not known.
-func (p *parser) run(n *node) []string {
-	list := p.texts(n, "run")
-	if len(list) == 0 || len(list) != len(n.of) {
-		if n.is == isList && len(n.of) == 0 {
-			p.fail(n.place, "leave it out if nothing is run", "run has no program")
-		}
-		return list
-	}
-	if p.filled[n.of[0]] != "" || strings.HasPrefix(list[0], "-") {
-		p.fail(n.of[0].place, "", "the program of a command cannot be a parameter or begin with -")
-	}
-	shell, reads := false, false
-	for i, text := range list {
-		if p.options[n.of[i]] {
-			p.fail(n.of[i].place, "give the parameter before it a value", "%q begins with - by the values of its parameters, and could become an option of a program", clip(text))
-		}
-		if reads && p.filled[n.of[i]] != "" {
-			p.fail(n.of[i].place, "the command finds it in HOLDFAST_PARAM_name", "a parameter would become text of a shell")
-		}
-		reads = reads || shell && strings.HasPrefix(text, "-") && strings.Contains(text, "c")
-		shell = shell || slices.Contains(shells, path.Base(text))
-	}
-	return list
-}
 
 func (p *parser) want(n *node) (w pipeline.Want) {
 	if n.is == isMapping && len(n.keys) != 1 {
