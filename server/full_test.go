@@ -132,6 +132,28 @@ func fillDisk(t *testing.T, name string, nodes int) {
 	}
 }
 
+// A leader on a full disk hands over when the others have room: growth goes on, and the lead stays there.
+func TestFullLeaderHandsOver(t *testing.T) { synctest.Test(t, relieve) }
+
+func relieve(t *testing.T) {
+	g, disks := crampedGroup(t, 3)
+	at := g.leader()
+	s := g.space(at)
+	p := occupy(t, s)
+	disks[at].full.Store(true)
+	p.refused(t, s)
+	g.until("another node leads", func(context.Context) bool {
+		time.Sleep(100 * time.Millisecond)
+		return g.leader() != at
+	})
+	next := g.leader()
+	p.goesOn(t, g.space(next))
+	time.Sleep(time.Minute)
+	if now := g.leader(); now != next {
+		t.Errorf("node %d led, a minute later it is node %d", next+1, now+1)
+	}
+}
+
 // A node that starts on a full disk refuses growth from its first answer on.
 func TestFullDiskAtStart(t *testing.T) { synctest.Test(t, startFull) }
 

@@ -19,19 +19,6 @@ func (n *Node) SetFull(full bool) {
 	}
 }
 
-// fullSnapshots is how many election timeouts lie between two snapshots that are made
-// because the disk is full: only then is what was freed on it again.
-const fullSnapshots = 5
-
-// tickFull has a full disk freed of what is not needed any more.
-func (n *Node) tickFull() {
-	s := &n.snap
-	if n.full && n.applied > s.index && n.now-s.begun >= fullSnapshots*int64(n.cfg.electionTimeout()) {
-		s.wanted = n.applied
-		n.maybeSnapshot()
-	}
-}
-
 // Reserved is what namespaces begin with that no client's session may be opened
 // in: the server keeps its own state there.
 const Reserved = "holdfast."

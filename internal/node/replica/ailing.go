@@ -23,6 +23,7 @@ const (
 type unwell struct {
 	said    map[uint64]complaint // by other members, of themselves
 	leaving int64                // elapsed time until which this node is about to be removed
+	cramped int64                // elapsed time since which this node serves with a full disk, or has asked another to lead for it
 }
 
 // complaint is what a node said against itself, and when.
@@ -53,14 +54,23 @@ func (n *Node) tickAiling() {
 	}
 }
 
-// ailing is what is wrong with another node, as far as it has told within an election timeout. What is
-// wrong with the disk of this node, too, is no reason against the other.
-func (n *Node) ailing(id uint64) ailment {
+// complains is what another node has told against itself within an election timeout.
+func (n *Node) complains(id uint64) ailment {
 	w, told := n.unwell.said[id]
-	if !told || n.now-w.at > int64(n.cfg.electionTimeout()) || w.ailment >= ailsSlow && w.ailment == n.ailment() {
+	if !told || n.now-w.at > int64(n.cfg.electionTimeout()) {
 		return 0
 	}
 	return w.ailment
+}
+
+// ailing is what is wrong with another node, as far as it has told. What is
+// wrong with the disk of this node, too, is no reason against the other.
+func (n *Node) ailing(id uint64) ailment {
+	a := n.complains(id)
+	if a >= ailsSlow && a == n.ailment() {
+		return 0
+	}
+	return a
 }
 
 // leaves has this node pass for one that goes, for as long as an operator may ask the next leader to

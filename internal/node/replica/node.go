@@ -191,6 +191,7 @@ func (n *Node) Tick(now int64) {
 		n.tickDisk()
 		n.tickAiling()
 		n.tickFull()
+		n.tickRoom()
 		n.tickWanted()
 		n.tickGoal()
 		n.proposeThaw()
