@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard/gather"
 	"github.com/holdfast-io/holdfast/internal/backends"
+	"github.com/holdfast-io/holdfast/memhold"
 	"github.com/holdfast-io/holdfast/pipeline"
 	"github.com/holdfast-io/holdfast/pipeline/run"
 )
@@ -191,6 +192,42 @@ func TestBounded_LongRun(t *testing.T) {
 	}
 	if n := keys(t, s, "holdfast/pipelines/release/log/"); n != run.MaxEvents {
 		t.Errorf("%d keys of the log", n)
+	}
+}
+
+// What is no UTF-8 in an output is kept as U+FFFD, and nothing else of it is lost.
+func TestBounded_OutputOfOtherBytes(t *testing.T) {
+	said := ""
+	p := pipelines(t, run.Config{Space: memhold.Open(), Runner: commands(func(*run.Command) (run.Exit, error) {
+		return run.Exit{Tail: said}, nil
+	})})
+	for out, want := range map[string]string{
+		"caf\xe9 cr\xe8me\n":                            "caf\uFFFD cr\uFFFDme\n",
+		strings.Repeat("\xe9", 2*pipeline.MaxTail):      "\uFFFD",
+		strings.Repeat("é", pipeline.MaxTail) + "a\xe9": strings.Repeat("é", (pipeline.MaxTail-4)/2) + "a\uFFFD",
+	} {
+		said = out
+		r := submit(t, p, release(pipeline.NewPhase("build", "make")))
+		if s := ended(t, p, r); s.Tail != want {
+			t.Errorf("of %.20q %d bytes are kept: %.20q", out, len(s.Tail), s.Tail)
+		}
+		events, err := p.Events(t.Context(), r)
+		ok(t, err)
+		if tail := events[len(events)-1].Tail; !strings.HasSuffix(want, tail) || tail == "" {
+			t.Errorf("of %.20q the event has %.20q", out, tail)
+		}
+	}
+}
+
+// A reason has at most MaxReason bytes, with the mark of the cut.
+func TestBounded_Reason(t *testing.T) {
+	p := pipelines(t, run.Config{Space: memhold.Open(), Runner: commands(succeed)})
+	r := submit(t, p, release(pipeline.NewPhase("build", "make")))
+	ok(t, p.Cancel(t.Context(), r, strings.Repeat("é", 5000)))
+	rep, err := p.Report(t.Context(), r)
+	ok(t, err)
+	if got := rep.State.Reason; len(got) > run.MaxReason || len(got) < run.MaxReason-3 || !strings.HasSuffix(got, "é…") {
+		t.Errorf("%d bytes are kept", len(got))
 	}
 }
 

@@ -89,7 +89,7 @@ func (p *Pipelines) txn(ctx context.Context, t holdfast.Txn) (holdfast.TxnResult
 // runner has to do. An event that does not fit is refused, and errChanged means that v is
 // not the last view of the run any more.
 func (p *Pipelines) put(ctx context.Context, v *view, e pipeline.Event, by func(*record)) ([]pipeline.Effect, error) {
-	e.At, e.Reason, e.Tail = p.now(), clip(e.Reason), clean(e.Tail[max(0, len(e.Tail)-pipeline.MaxTail):])
+	e.At, e.Reason, e.Tail = p.now(), clip(e.Reason), clean(e.Tail)
 	next, effects, err := v.Definition.Step(v.State, e)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (p *Pipelines) put(ctx context.Context, v *view, e pipeline.Event, by func(
 	if err := addPut(&t, v.head(), &rec); err != nil {
 		return nil, err
 	}
-	e.Tail = e.Tail[max(0, len(e.Tail)-MaxReason):] // the state has all of it
+	e.Tail = strings.ToValidUTF8(e.Tail[max(0, len(e.Tail)-MaxReason):], "") // the state has all of it
 	if err := addPut(&t, v.event(rec.Seq), &e); err != nil {
 		return nil, err
 	}
@@ -289,19 +289,20 @@ func forget(v Ref) (ops []holdfast.Op) {
 
 // clip cuts a text to what is kept of a reason.
 func clip(s string) string {
-	if len(s) > MaxReason {
-		s = s[:MaxReason] + "…"
+	const more = "…"
+	if s = clean(s); len(s) > MaxReason {
+		s = strings.ToValidUTF8(s[:MaxReason-len(more)], "") + more
 	}
-	return clean(s)
+	return s
 }
 
-// clean is a text without control characters but ends of lines and tabs: as JSON it has at
-// most twice its length.
+// clean is a text without control characters but ends of lines and tabs, and with U+FFFD for what is
+// not UTF-8: as JSON it has at most twice its length.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s, ""))
+	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
