@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
@@ -117,6 +118,7 @@ type deafLimits struct {
 	*limitDriver
 	away atomic.Bool
 	slow atomic.Bool
+	deny atomic.Bool // it has not the right
 	told atomic.Int64
 }
 
@@ -125,6 +127,9 @@ func (s *deafLimits) Limit(ctx context.Context, r *driver.LimitRequest) (driver.
 		s.told.Add(1)
 		if s.away.Load() {
 			return driver.LimitReply{}, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone}
+		}
+		if s.deny.Load() {
+			return driver.LimitReply{}, &driver.Error{Kind: fs.ErrPermission, Outcome: driver.NotDone}
 		}
 		if s.slow.Load() {
 			time.Sleep(time.Second)
@@ -188,17 +193,19 @@ func TestLeased_GivesBackLater(t *testing.T) {
 	}
 }
 
-// What the backend refuses to take back, because the rate is another by then or the limiter is gone, it is told once.
+// What the backend refuses to take back, because the rate is another by then, the limiter is gone, or a right is, it is told once.
 func TestLeased_RefusedReturns(t *testing.T) {
 	rate := limit.Rate{Count: 1000, Per: 24 * time.Hour, Algorithm: limit.FixedWindow}
 	for _, said := range []limit.Rate{rate, {}} {
-		t.Run(said.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { leasedRefusedReturns(t, rate, said) })
-		})
+		for _, deny := range []bool{false, true} {
+			t.Run(fmt.Sprint(said, " denied ", deny), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { leasedRefusedReturns(t, rate, said, deny) })
+			})
+		}
 	}
 }
 
-func leasedRefusedReturns(t *testing.T, rate, said limit.Rate) {
+func leasedRefusedReturns(t *testing.T, rate, said limit.Rate, deny bool) {
 	d := &deafLimits{limitDriver: &limitDriver{rates: map[string]limit.Rate{}, keys: map[string]limit.State{}}}
 	s := openOn(t, d)
 	if err := s.Limiter("l", rate).SetRate(t.Context(), rate); err != nil {
@@ -212,6 +219,7 @@ func leasedRefusedReturns(t *testing.T, rate, said limit.Rate) {
 		}
 	}
 	synctest.Wait()
+	d.deny.Store(deny)
 	d.mu.Lock()
 	if d.rates["l"] = (limit.Rate{Count: 9, Per: time.Hour}); said.Count == 0 {
 		delete(d.rates, "l")

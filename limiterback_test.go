@@ -170,3 +170,31 @@ func TestWait_ManyLeaversDoNotKeepClose(t *testing.T) {
 		t.Errorf("after Close %d of 10,000 were looked at, one after the other", looks)
 	}
 }
+
+// A wait that its caller leaves gives its place to those that come later.
+func TestLimiterWait_GivesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := limiting(t)
+		defer s.Close()
+		l := s.Limiter("l", limit.Rate{Count: 1, Per: time.Hour})
+		if err := l.Wait(t.Context(), "k"); err != nil {
+			t.Fatal(err)
+		}
+		next := func() time.Duration {
+			synctest.Wait()
+			d, err := l.Peek(t.Context(), "k", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.RetryAfter
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { _ = l.Wait(ctx, "k") }()
+		if after := next(); after < 90*time.Minute {
+			t.Fatalf("a waiter has no place: the next comes after %s", after)
+		}
+		if leave(); next() > 90*time.Minute {
+			t.Error("a waiter that has left still has its place")
+		}
+	})
+}
