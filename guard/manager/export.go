@@ -46,7 +46,7 @@ const savedVersion = 1
 // Export writes the locks and semaphores with their holders as JSON: to a file beside it
 // first, which then takes its name. Stale holders are left out. No times are written: they
 // would mean nothing to another process. What is there and no regular file, as a device, is not replaced. After
-// [Manager.Close] it is ErrClosed: nothing is held any more.
+// [Manager.Close], or if the Space is closed, it is ErrClosed: nothing is held any more.
 func (m *Manager) Export(path string) error {
 	out := saved{Version: savedVersion, Locks: []savedResource{}, Semaphores: []savedResource{}}
 	if err := m.collect(&out); err != nil {
@@ -76,6 +76,9 @@ func (m *Manager) collect(out *saved) error {
 	}
 	for _, r := range m.semaphores {
 		out.Semaphores = append(out.Semaphores, r.saved())
+	}
+	if err := m.space.Ping(ended()); errors.Is(err, holdfast.ErrClosed) {
+		return err // what it held until now was left out
 	}
 	return nil
 }
@@ -114,11 +117,14 @@ func replace(path string, b []byte) error {
 // those of one semaphore in the order of their old tokens: with new tokens, and a full
 // threshold for everybody. What the manager before still has is waited for until ctx ends,
 // for all names at a time. The error names those that did not get back what they had; the
-// others have it. A file that makes no sense changes nothing.
+// others have it. A file that makes no sense changes nothing. After [Manager.Close] it is ErrClosed.
 func (m *Manager) Import(ctx context.Context, path string) error {
 	in, err := m.read(path)
 	if err != nil {
 		return fmt.Errorf("guard manager: import: %w", err)
+	}
+	if m.ctx.Err() != nil {
+		return fmt.Errorf("guard manager: import: %w", errClosed)
 	}
 	var each []func() error
 	for i, list := range in.lists() {
@@ -163,10 +169,10 @@ func (m *Manager) read(path string) (in saved, err error) {
 	if in.Version != savedVersion {
 		return in, fmt.Errorf("%s has the version %d, not %d: %w", path, in.Version, savedVersion, fs.ErrInvalid)
 	}
+	names := map[string]bool{}
 	for i, list := range in.lists() {
-		names := map[string]bool{}
 		for _, s := range list {
-			if err := m.check(m.lists()[i], &s, names, i == 1); err != nil {
+			if err := m.check(&s, names, i == 1); err != nil {
 				return in, fmt.Errorf("%s: %q: %w", path, s.Name, err)
 			}
 		}
@@ -175,7 +181,7 @@ func (m *Manager) read(path string) (in saved, err error) {
 }
 
 // check refuses what restore could not do, whatever others hold.
-func (m *Manager) check(list map[string]*resource, s *savedResource, names map[string]bool, semaphore bool) error {
+func (m *Manager) check(s *savedResource, names map[string]bool, semaphore bool) error {
 	const most = int64(math.MaxInt64 / time.Millisecond)
 	switch {
 	case names[s.Name]:
@@ -192,8 +198,8 @@ func (m *Manager) check(list map[string]*resource, s *savedResource, names map[s
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known := list[s.Name]; known != nil && known.slots != s.Slots {
-		return fmt.Errorf("it has %d slots here, not %d: %w", known.slots, s.Slots, holdfast.ErrConflict)
+	if err := m.clash(&r); err != nil {
+		return err
 	}
 	return s.checkHolders()
 }

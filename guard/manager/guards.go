@@ -32,7 +32,7 @@ type Guard struct {
 type watched struct {
 	Guard
 	when   guard.Condition // with what the manager knows
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	done   chan struct{}
 	result guard.Result // when done
 	err    error
@@ -40,27 +40,28 @@ type watched struct {
 	told    chan struct{} // closed: nothing more is told
 	news    chan struct{} // there is something to tell
 	mu      sync.Mutex
-	pending []Event // in order, the last of each verb
+	seen    guard.Result // the last
+	pending []Event      // in order, the last of each verb
 }
 
 // RegisterGuard waits for the guard to pass, in the background: see [Manager.WaitGuard].
-// An id in use is refused, and what can never be looked for: see [gather.Gatherer.Check]. Semaphores that the manager knows by then, and nobody has used yet, have the slots that
+// An id has 1 to 256 bytes and no slash. One in use is refused, and what can never be looked for: see [gather.Gatherer.Check]. Semaphores that the manager knows by then, and nobody has used yet, have the slots that
 // they were ensured with.
 func (m *Manager) RegisterGuard(g Guard) error {
 	events, err := gather.ParsePatterns(g.WakeOn)
 	if err := errors.Join(err, m.checkCondition(&g.Condition), m.checkID(g.ID), g.checkTold()); err != nil {
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, err)
 	}
-	ctx, cancel := context.WithCancel(m.ctx)
-	w := &watched{Guard: g, cancel: cancel, done: make(chan struct{}), told: make(chan struct{}), news: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancelCause(m.ctx)
+	w := &watched{Guard: g, cancel: cancel, seen: guard.Result{Outcome: guard.NeedsInput}, done: make(chan struct{}), told: make(chan struct{}), news: make(chan struct{}, 1)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.guards[g.ID] != nil {
-		cancel()
+		cancel(nil)
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, fs.ErrExist)
 	}
 	if m.ctx.Err() != nil {
-		cancel()
+		cancel(nil)
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, errClosed)
 	}
 	w.when = g.Condition.WithLimits(m.slotsOf)
@@ -101,9 +102,7 @@ func (m *Manager) checkID(id string) error {
 	if id == "" || strings.Contains(id, "/") || len(id) > 256 {
 		return fmt.Errorf("an id has 1 to 256 bytes and no slash: %w", fs.ErrInvalid)
 	}
-	ended, end := context.WithCancel(context.Background())
-	end()
-	if _, err := m.space.KV().Delete(ended, keyOf("guard", "evaluating", id)); errors.Is(err, fs.ErrInvalid) {
+	if _, err := m.space.KV().Delete(ended(), keyOf("guard", "evaluating", id)); errors.Is(err, fs.ErrInvalid) {
 		return fmt.Errorf("its events could not be told: %w", err)
 	}
 	return nil
@@ -116,6 +115,9 @@ func (m *Manager) follow(ctx context.Context, w *watched, events []gather.Patter
 	w.add(Event{Kind: "guard", Verb: "evaluating", Name: w.ID, Pipeline: w.Pipeline, Condition: w.Condition.Kind, WakeOn: w.WakeOn})
 	last := guard.Passed
 	w.result, w.err = m.gatherer.Wait(ctx, &w.when, gather.WaitOptions{Recheck: m.recheck, Events: events, Told: func(r guard.Result) {
+		if r.Outcome != guard.Passed {
+			w.saw(r)
+		}
 		if r.Outcome != last && r.Outcome != guard.Passed {
 			w.add(w.event("failed", r))
 		}
@@ -124,6 +126,19 @@ func (m *Manager) follow(ctx context.Context, w *watched, events []gather.Patter
 	if w.err == nil {
 		w.add(w.event("passed", w.result))
 	}
+}
+
+// saw keeps the last result that did not pass.
+func (w *watched) saw(r guard.Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = r
+}
+
+func (w *watched) last() guard.Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
 }
 
 // add has an event told, in place of one of its verb that was not told yet.
@@ -206,8 +221,8 @@ func (m *Manager) GetGuard(id string) (Guard, bool) {
 	return Guard{}, false
 }
 
-// WaitGuard returns when the guard has passed, was unregistered, or ctx ends. The Result
-// beside an error is never Passed.
+// WaitGuard returns when the guard has passed, was unregistered (fs.ErrNotExist), the manager was closed (ErrClosed), or ctx
+// ends, with its cause. The Result beside an error is the last that was seen, and never Passed.
 func (m *Manager) WaitGuard(ctx context.Context, id string) (guard.Result, error) {
 	m.mu.Lock()
 	w := m.guards[id]
@@ -219,7 +234,7 @@ func (m *Manager) WaitGuard(ctx context.Context, id string) (guard.Result, error
 	case <-w.done:
 		return w.result, w.err
 	case <-ctx.Done():
-		return guard.Result{Outcome: guard.NeedsInput}, context.Cause(ctx)
+		return w.last(), context.Cause(ctx)
 	}
 }
 
@@ -232,7 +247,7 @@ func (m *Manager) UnregisterGuard(ctx context.Context, id string) error {
 	if w == nil {
 		return fmt.Errorf("guard manager: there is no guard %q: %w", id, fs.ErrNotExist)
 	}
-	w.cancel()
+	w.cancel(fmt.Errorf("guard manager: the guard %q was unregistered: %w", id, fs.ErrNotExist))
 	select {
 	case <-w.told:
 	case <-ctx.Done():

@@ -155,3 +155,39 @@ func TestWakeOn(t *testing.T) {
 		refused(t, m.RegisterGuard(bad), fs.ErrInvalid)
 	}
 }
+
+// A wait says why it ended: its own context, with what was seen last, or the guard or the manager that is gone.
+func TestWaitGuard_Ends(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	m, ctx := manage(t, s), t.Context()
+	next, stop := iter.Pull2(m.Events(ctx))
+	defer stop()
+	next()
+	for _, id := range []string{"left", "kept"} {
+		ok(t, m.RegisterGuard(manager.Guard{ID: id, Condition: guard.KeyExists("never")}))
+	}
+	for failed := 0; failed < 2; {
+		if e, err, _ := next(); err != nil {
+			t.Fatal(err)
+		} else if e.String() == "guard:failed" {
+			failed++
+		}
+	}
+	ended := func(ctx context.Context, id string, want error) {
+		t.Helper()
+		r, err := m.WaitGuard(ctx, id)
+		refused(t, err, want)
+		if r.Outcome != guard.Failed || len(r.Reasons) != 1 {
+			t.Errorf("beside %v: %s", err, r)
+		}
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	ended(over, "left", context.Canceled)
+	refused(t, m.UnregisterGuard(over, "left"), context.Canceled) // its events are left, and its wait has ended
+	ended(ctx, "left", fs.ErrNotExist)
+	ok(t, m.UnregisterGuard(ctx, "left"))
+	ok(t, m.Close())
+	ended(ctx, "kept", holdfast.ErrClosed)
+}

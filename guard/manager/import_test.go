@@ -147,15 +147,55 @@ func TestExport_NoRegularFile(t *testing.T) {
 	}
 }
 
-// A manager that is closed has nothing to write, and waits for nothing.
+// A manager that is closed has nothing to write, takes nothing, and waits for nothing.
 func TestExport_Closed(t *testing.T) {
 	s, path := memhold.Open(), filepath.Join(t.TempDir(), "f.json")
 	defer s.Close()
 	m := manage(t, s)
+	empty := filepath.Join(t.TempDir(), "empty.json")
+	ok(t, m.Export(empty))
 	ok(t, m.Close())
 	refused(t, m.Export(path), holdfast.ErrClosed)
+	refused(t, m.Import(t.Context(), empty), holdfast.ErrClosed)
+	refused(t, m.EnsureLock(manager.LockConfig{Name: "late"}), holdfast.ErrClosed)
 	refused(t, m.RegisterGuard(manager.Guard{ID: "late", Condition: guard.LockFree("x")}), holdfast.ErrClosed)
 	if _, err := os.Stat(path); err == nil {
 		t.Error("a file was written")
+	}
+}
+
+// Of a Space that is closed nothing is written: what was held would be missing.
+func TestExport_SpaceClosed(t *testing.T) {
+	s, path := memhold.Open(), filepath.Join(t.TempDir(), "f.json")
+	m := manage(t, s)
+	ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+	must[holdfast.Token](t)(m.AcquireLock(t.Context(), "main", "w1", ""))
+	ok(t, s.Close())
+	refused(t, m.Export(path), holdfast.ErrClosed)
+	if _, err := os.Stat(path); err == nil {
+		t.Error("a file was written")
+	}
+}
+
+// A name is a lock or a semaphore, also in a file.
+func TestKinds(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	m := manage(t, s)
+	ok(t, m.EnsureLock(manager.LockConfig{Name: "a"}))
+	refused(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "a", MaxSlots: 1}), holdfast.ErrConflict)
+	ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "b", MaxSlots: 1}))
+	refused(t, m.EnsureLock(manager.LockConfig{Name: "b"}), holdfast.ErrConflict)
+	for text, want := range map[string]error{
+		`{"version":1,"locks":[{"name":"b"}],"semaphores":[]}`:                           holdfast.ErrConflict,
+		`{"version":1,"locks":[{"name":"c"}],"semaphores":[{"name":"c","max_slots":2}]}`: fs.ErrInvalid,
+		`{"version":1,"locks":[{"name":"d"}],"semaphores":[{"name":"a","max_slots":2}]}`: holdfast.ErrConflict,
+	} {
+		path := filepath.Join(t.TempDir(), "f.json")
+		ok(t, os.WriteFile(path, []byte(text), 0o600))
+		refused(t, m.Import(t.Context(), path), want)
+	}
+	if names := m.LockNames(); len(names) != 1 {
+		t.Errorf("locks %q", names)
 	}
 }

@@ -48,7 +48,7 @@ type Manager struct {
 	reclaims bool // the backend knows stale holders
 
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	all    sync.WaitGroup
 
 	telling chan struct{}     // held by the one that opens session
@@ -103,7 +103,7 @@ func New(c Config) (*Manager, error) {
 	if m.gatherer == nil {
 		m.gatherer = gather.New(gather.Config{Space: c.Space})
 	}
-	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.ctx, m.cancel = context.WithCancelCause(context.Background())
 	return m, nil
 }
 
@@ -111,7 +111,7 @@ func New(c Config) (*Manager, error) {
 // acquired: those callers get ErrClosed.
 func (m *Manager) Close() error {
 	m.mu.Lock() // what has begun is waited for
-	m.cancel()
+	m.cancel(errClosed)
 	m.mu.Unlock()
 	m.all.Wait()
 	m.mu.Lock()
@@ -176,13 +176,13 @@ type SemaphoreConfig struct {
 }
 
 // EnsureLock makes the lock known; one that is known stays as it is. What could never be acquired, by its name or
-// its threshold, is refused.
+// its threshold, is refused, and a name that a semaphore of the manager has.
 func (m *Manager) EnsureLock(c LockConfig) error {
 	return m.ensure(m.locks, resource{name: c.Name, threshold: c.StaleThreshold, heartbeat: c.Heartbeat})
 }
 
 // EnsureSemaphore makes the semaphore known; one that is known stays as it is, and another
-// number of slots is refused.
+// number of slots is refused, and a name that a lock of the manager has.
 func (m *Manager) EnsureSemaphore(c SemaphoreConfig) error {
 	if c.MaxSlots < 1 {
 		return fmt.Errorf("guard manager: the semaphore %q has %d slots: give 1 or more: %w", c.Name, c.MaxSlots, fs.ErrInvalid)
@@ -196,14 +196,33 @@ func (m *Manager) ensure(list map[string]*resource, r resource) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if known := list[r.name]; known != nil {
-		if known.slots != r.slots {
-			return fmt.Errorf("guard manager: the semaphore %q has %d slots, not %d: %w", r.name, known.slots, r.slots, holdfast.ErrConflict)
-		}
-		return nil
+	if m.ctx.Err() != nil {
+		return fmt.Errorf("guard manager: %q: %w", r.name, errClosed)
 	}
-	r.holders = map[string]*holder{}
-	list[r.name] = &r
+	if err := m.clash(&r); err != nil {
+		return fmt.Errorf("guard manager: %q: %w", r.name, err)
+	}
+	if list[r.name] == nil {
+		r.holders = map[string]*holder{}
+		list[r.name] = &r
+	}
+	return nil
+}
+
+// clash: what is known by the name is another kind, or has other slots. m is locked.
+func (m *Manager) clash(r *resource) error {
+	for _, list := range m.lists() {
+		known := list[r.name]
+		switch {
+		case known == nil || known.slots == r.slots:
+		case known.slots == 0:
+			return fmt.Errorf("it is a lock here, and no semaphore: %w", holdfast.ErrConflict)
+		case r.slots == 0:
+			return fmt.Errorf("it is a semaphore here, and no lock: %w", holdfast.ErrConflict)
+		default:
+			return fmt.Errorf("the semaphore has %d slots here, not %d: %w", known.slots, r.slots, holdfast.ErrConflict)
+		}
+	}
 	return nil
 }
 
@@ -230,22 +249,27 @@ func (m *Manager) settle(r *resource) error {
 // possible asks the Space whether it would take the name, the slots and the threshold. It says so before it looks at
 // the context, which has ended: the backend is not asked.
 func (m *Manager) possible(r *resource) error {
-	ended, end := context.WithCancel(context.Background())
-	end()
 	var opts []holdfast.HoldOption
 	if r.threshold > 0 {
 		opts = append(opts, holdfast.TTL(r.threshold))
 	}
 	var err error
 	if r.slots > 0 {
-		_, err = m.space.Semaphore(r.name, r.slots, opts...).TryAcquire(ended, 1)
+		_, err = m.space.Semaphore(r.name, r.slots, opts...).TryAcquire(ended(), 1)
 	} else {
-		_, err = m.space.Mutex(r.name, opts...).TryAcquire(ended)
+		_, err = m.space.Mutex(r.name, opts...).TryAcquire(ended())
 	}
 	if errors.Is(err, fs.ErrInvalid) {
 		return fmt.Errorf("guard manager: it could never be acquired: %w", err)
 	}
 	return nil
+}
+
+// ended is the context of a call that is to say what it knows before it asks the backend.
+func ended() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
 }
 
 // Lock is a lock as the manager knows it.
