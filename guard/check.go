@@ -39,11 +39,8 @@ func (c *Condition) check(path string, depth int, leaves *int) error {
 }
 
 func (c *Condition) checkParts(at string, depth int, leaves *int) error {
-	if depth >= MaxDepth && len(c.Of) > 0 { // one of nothing is as deep as a leaf
-		return invalid(at, "more than %d levels", MaxDepth)
-	}
-	if c.Kind == KindNot && len(c.Of) != 1 {
-		return invalid(at, "%d parts; not has one", len(c.Of))
+	if err := c.checkShape(at, depth); err != nil {
+		return err
 	}
 	for i := range c.Of {
 		if err := c.Of[i].check(part(at, c.Kind, i), depth+1, leaves); err != nil {
@@ -52,6 +49,24 @@ func (c *Condition) checkParts(at string, depth int, leaves *int) error {
 	}
 	return nil
 }
+
+// checkShape refuses what could not be decided, whatever the facts.
+func (c *Condition) checkShape(at string, depth int) error {
+	switch {
+	case c.tooDeep(depth):
+		return invalid(at, "more than %d levels", MaxDepth)
+	case c.badNot():
+		return invalid(at, "%d parts; not has one", len(c.Of))
+	}
+	return nil
+}
+
+// tooDeep: its parts are below the last level; one of nothing is as deep as a leaf.
+func (c *Condition) tooDeep(depth int) bool {
+	return depth >= MaxDepth && len(c.Of) > 0 && c.composed()
+}
+
+func (c *Condition) badNot() bool { return c.Kind == KindNot && len(c.Of) != 1 }
 
 func (c *Condition) checkLeaf(at string) error {
 	for _, text := range []string{c.Name, c.Other} {

@@ -28,23 +28,30 @@ func (o Outcome) String() string {
 var outcomeNames = [...]string{"passed", "failed", "needs_input", "error"}
 
 // Evaluate decides by the facts. A condition that passed has no reasons and costs no
-// memory; [Condition.Explain] has them in any case.
+// memory; [Condition.Explain] has them in any case. Of one that [Condition.Check] refuses, a not that has
+// no part or several, and what is deeper than [MaxDepth], is an Error.
 func (c *Condition) Evaluate(in Inputs) Result {
-	if o := c.outcome(in); o == Passed {
+	if o := c.outcome(in, 0); o == Passed {
 		return Result{Outcome: o}
 	}
 	return c.Explain(in)
 }
 
-func (c *Condition) outcome(in Inputs) Outcome {
-	switch c.Kind {
-	case KindNot:
-		return c.Of[0].outcome(in).not()
-	case KindAll:
-		return c.fold(in, Passed, Failed)
-	case KindAny:
-		return c.fold(in, Failed, Passed)
+func (c *Condition) outcome(in Inputs, depth int) Outcome {
+	switch {
+	case c.tooDeep(depth) || c.badNot():
+		return Error
+	case c.Kind == KindNot:
+		return c.Of[0].outcome(in, depth+1).not()
+	case c.Kind == KindAll:
+		return c.fold(in, depth, Passed, Failed)
+	case c.Kind == KindAny:
+		return c.fold(in, depth, Failed, Passed)
 	}
+	return c.leafOutcome(in)
+}
+
+func (c *Condition) leafOutcome(in Inputs) Outcome {
 	f, ok := in[c.Input()]
 	switch {
 	case !ok:
@@ -59,10 +66,10 @@ func (c *Condition) outcome(in Inputs) Outcome {
 
 // fold is all and any: one part that is decisive decides; without one an error, then
 // a missing input, leaves it open; of nothing it is neutral.
-func (c *Condition) fold(in Inputs, neutral, decisive Outcome) Outcome {
+func (c *Condition) fold(in Inputs, depth int, neutral, decisive Outcome) Outcome {
 	result := neutral
 	for i := range c.Of {
-		switch o := c.Of[i].outcome(in); o {
+		switch o := c.Of[i].outcome(in, depth+1); o {
 		case decisive:
 			return decisive
 		case Error:

@@ -41,23 +41,27 @@ type Reason struct {
 // Explain decides as [Condition.Evaluate] does and gives a reason for every leaf,
 // whatever the outcome.
 func (c *Condition) Explain(in Inputs) Result {
-	r := Result{Outcome: c.outcome(in)}
-	c.explain(in, "", Passed, true, &r.Reasons)
+	r := Result{Outcome: c.outcome(in, 0)}
+	c.explain(in, 0, "", Passed, true, &r.Reasons)
 	return r
 }
 
 // explain adds the reasons of c, which is wanted to be want (Passed or Failed). It matters if
 // no group that it is a part of is as wanted already.
-func (c *Condition) explain(in Inputs, path string, want Outcome, matters bool, list *[]Reason) {
+func (c *Condition) explain(in Inputs, depth int, path string, want Outcome, matters bool, list *[]Reason) {
 	at := join(path, c.Kind)
-	matters = matters && c.outcome(in) != want
+	matters = matters && c.outcome(in, depth) != want
+	if err := c.checkShape(at, depth); err != nil {
+		*list = append(*list, Reason{Path: at, Kind: c.Kind, Outcome: Error, Decides: matters, spare: !matters, Want: string(c.Kind), Got: err.Error(), Hint: "correct the condition"})
+		return
+	}
 	switch c.Kind {
 	case KindNot:
-		c.Of[0].explain(in, at, want.not(), matters, list)
+		c.Of[0].explain(in, depth+1, at, want.not(), matters, list)
 		return
 	case KindAll, KindAny:
 		for i := range c.Of {
-			c.Of[i].explain(in, part(at, c.Kind, i), want, matters, list)
+			c.Of[i].explain(in, depth+1, part(at, c.Kind, i), want, matters, list)
 		}
 		return
 	}
@@ -67,7 +71,7 @@ func (c *Condition) explain(in Inputs, path string, want Outcome, matters bool, 
 func (c *Condition) reason(in Inputs, at string, want Outcome, matters bool) Reason {
 	input := c.Input()
 	f, ok := in[input]
-	r := Reason{Path: at, Kind: c.Kind, Outcome: c.outcome(in), Since: f.Since, Revision: f.Revision, Source: f.From, Want: c.wants(want)}
+	r := Reason{Path: at, Kind: c.Kind, Outcome: c.leafOutcome(in), Since: f.Since, Revision: f.Revision, Source: f.From, Want: c.wants(want)}
 	r.Decides, r.spare = matters, !matters && r.Outcome != want
 	if r.Source == "" {
 		r.Source = string(input.Source)

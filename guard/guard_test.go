@@ -504,3 +504,27 @@ func BenchmarkTwentyLeaves(b *testing.B) {
 		c.Evaluate(in)
 	}
 }
+
+// What has a shape that Check refuses is an Error that says why, and no panic; under an Any beside a part
+// that passed it decides nothing.
+func TestShape(t *testing.T) {
+	deep := guard.LockFree("x")
+	for range 100_000 {
+		deep = guard.Not(deep)
+	}
+	for want, c := range map[string]guard.Condition{
+		"0 parts; not has one": {Kind: guard.KindNot},
+		"2 parts; not has one": {Kind: guard.KindNot, Of: []guard.Condition{guard.LockFree("a"), guard.LockFree("b")}},
+		"more than 32 levels":  deep,
+	} {
+		for _, r := range []guard.Result{c.Evaluate(nil), c.Explain(nil)} {
+			if r.Outcome != guard.Error || len(r.Reasons) != 1 || !r.Reasons[0].Decides || !strings.Contains(r.Reasons[0].Got, want) {
+				t.Errorf("%s: %.300s", want, r)
+			}
+		}
+		either := guard.Any(c, guard.All())
+		if r := either.Explain(nil); r.Outcome != guard.Passed || len(r.Reasons) != 1 || r.Reasons[0].Decides {
+			t.Errorf("%s, or anything: %.300s", want, r)
+		}
+	}
+}

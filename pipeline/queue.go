@@ -44,8 +44,8 @@ type Run struct {
 }
 
 // Queue has the runs that wait for a place and those that have one. How many places
-// there are its user knows: it calls [Queue.Start] when there is room. It is not for
-// several goroutines at once.
+// there are its user knows: it calls [Queue.Start] when there is room. The zero Queue is an
+// empty one with [FIFO]. It is not for several goroutines at once.
 type Queue struct {
 	policy  Policy
 	known   map[string]*entry
@@ -93,6 +93,9 @@ func (q *Queue) Join(r Run) (replaced []Run, err error) {
 		return nil, fmt.Errorf("pipeline: queue: join %q: it is in the queue already: %w", r.ID, fs.ErrExist)
 	case q.waiting >= MaxWaiting:
 		return nil, fmt.Errorf("pipeline: queue: join %q: %d runs wait already; join again when some have started", r.ID, q.waiting)
+	}
+	if q.known == nil {
+		q.known = map[string]*entry{}
 	}
 	replaced = q.replace()
 	e := &entry{run: r, age: q.joined}

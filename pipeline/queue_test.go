@@ -203,3 +203,19 @@ func TestMostLeave(t *testing.T) {
 		}
 	}
 }
+
+// The zero Queue is one with FIFO.
+func TestQueue_Zero(t *testing.T) {
+	var q pipeline.Queue
+	if q.Leave("a") || q.Waiting() != 0 || q.Started() != 0 {
+		t.Error("it has runs")
+	}
+	for _, id := range []string{"b", "a"} {
+		if replaced, err := q.Join(pipeline.Run{ID: id}); err != nil || replaced != nil {
+			t.Fatalf("%q joins: %v, %v", id, replaced, err)
+		}
+	}
+	if r, ok := q.Start(); !ok || r.ID != "b" {
+		t.Errorf("%+v starts", r)
+	}
+}

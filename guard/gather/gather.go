@@ -101,8 +101,8 @@ func (g *Gatherer) own(c *Config) {
 	set(&clock{g.now}, guard.SourceClock)
 }
 
-// Gather finds the facts. It never takes longer than the timeout: what was not found by
-// then is an error of its own. Inputs that no source has are left out.
+// Gather finds the facts. It takes no longer than the timeout, and a second more for a Source that does not return
+// when its context ends: what was not found by then is an error of its own. Inputs that no source has are left out.
 func (g *Gatherer) Gather(ctx context.Context, inputs []guard.Input) guard.Inputs {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()

@@ -231,7 +231,7 @@ func TestCheck_Files(t *testing.T) {
 			}
 		}
 		c := guard.SessionAlive("pidfile:" + path)
-		if err := decider.Check(&c); (err == nil) != want {
+		if err := decider.Check(&c); (err == nil) != (want && len(c.Name) <= 4096) { // a text of a condition has no more
 			t.Errorf("pidfile:%.20s, %d bytes: %v", path, len(path), err)
 		}
 	}

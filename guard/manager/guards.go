@@ -49,7 +49,7 @@ type watched struct {
 // they were ensured with.
 func (m *Manager) RegisterGuard(g Guard) error {
 	events, err := gather.ParsePatterns(g.WakeOn)
-	if err := errors.Join(err, m.checkCondition(&g.Condition), m.checkID(g.ID), g.checkTold()); err != nil {
+	if err := errors.Join(err, m.gatherer.Check(&g.Condition), m.checkID(g.ID), g.checkTold()); err != nil {
 		return fmt.Errorf("guard manager: register %q: %w", g.ID, err)
 	}
 	ctx, cancel := context.WithCancelCause(m.ctx)
@@ -69,14 +69,6 @@ func (m *Manager) RegisterGuard(g Guard) error {
 	m.all.Go(func() { m.follow(ctx, w, events) })
 	m.all.Go(func() { m.tellAll(w) })
 	return nil
-}
-
-// checkCondition refuses a condition that is none, or has a part that can never be looked for.
-func (m *Manager) checkCondition(c *guard.Condition) error {
-	if err := c.Check(); err != nil {
-		return err
-	}
-	return m.gatherer.Check(c)
 }
 
 // checkTold refuses texts that are too long for an event, which is a key.
