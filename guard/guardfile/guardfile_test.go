@@ -139,6 +139,8 @@ func TestErrors(t *testing.T) {
 		{"f.yaml", "guards:\n  g:\n    wen: {lock_free: a}\n    when: {lock_free: a}\n", `f.yaml:3:5: the guard "g" does not know "wen"; did you mean when?`},
 		{"f.yaml", "guards:\n  g:\n    description: x\n", `f.yaml:2:3: the guard "g" has no condition; say when: and a condition`},
 		{"f.yaml", "guards:\n  g:\n    when: {lock_free: a}\n  g:\n    when: {lock_free: b}\n", `f.yaml:4:3: the key "g" is on line 2 already`},
+		{"f.yaml", "guards:\n  &g a:\n    when: {lock_free: a}\n  *g :\n    when: {lock_free: b}\n", `f.yaml:4:3: the key "a" is on line 2 already`},
+		{"f.yaml", "guards:\n  a:\n    when:\n      lock_free: \"é\x00\"\n", `f.yaml:4:20: not YAML: control characters are not allowed (value: 0)`},
 		{"f.json", "{\"guards\": {\n \"é\": {\"when\": {\"all\": []}, \"when\": {\"all\": []}}}}", `f.json:2:29: the key "when" is on line 2 already`},
 		{"f.yaml", wrap("{lock_free: {name: a, name: b}}"), `f.yaml:3:33: the key "name" is on line 3 already`},
 		{"f.yaml", wrap("{Lock-Fre: a}"), `f.yaml:3:12: a condition does not know "Lock-Fre"; did you mean lock_free?`},

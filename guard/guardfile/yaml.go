@@ -22,14 +22,14 @@ func (p *parser) readYAML(data []byte) *node {
 		p.fail(place{1, 1}, "a file begins with "+p.first, "the file is empty")
 		return nil
 	} else if err != nil {
-		p.syntax(err)
+		p.syntax(data, err)
 		return nil
 	}
 	if err := dec.Decode(&second); err == nil {
 		p.fail(place{second.Line, max(second.Column, 1)}, p.together(), "a second document begins here")
 		return nil
 	} else if err != io.EOF {
-		p.syntax(err)
+		p.syntax(data, err)
 		return nil
 	}
 	return plant(doc.Content[0], map[*yaml.Node]*node{})
@@ -75,12 +75,16 @@ func shapeOf(y *yaml.Node) shape {
 	return shape("a value with the tag " + tag)
 }
 
-// syntax notes what the parser of YAML has to say.
-func (p *parser) syntax(err error) {
+// syntax notes what the parser of YAML has to say. Of a character that it does not take it knows
+// the offset alone.
+func (p *parser) syntax(data []byte, err error) {
 	at, text := place{1, 1}, err.Error()
 	var e *yaml.LoadError
 	if errors.As(err, &e) {
-		at, text = place{max(e.Mark.Line, 1), max(e.Mark.Column, 1)}, e.Message
+		at, text = place{e.Mark.Line, max(e.Mark.Column, 1)}, e.Message
+		if e.Mark.Line < 1 {
+			at = placeOf(data, e.Mark.Index)
+		}
 	}
 	p.fail(at, "", "not YAML: %s", text)
 }
@@ -97,10 +101,21 @@ func plant(y *yaml.Node, done map[*yaml.Node]*node) *node {
 	done[y] = n
 	for i, c := range y.Content {
 		if y.Kind == yaml.MappingNode && i%2 == 0 {
-			n.keys = append(n.keys, plant(c, done))
+			n.keys = append(n.keys, plantKey(c, done))
 		} else {
 			n.of = append(n.of, plant(c, done))
 		}
 	}
 	return n
+}
+
+// plantKey makes a node of a key: one by an alias stands where the alias does.
+func plantKey(y *yaml.Node, done map[*yaml.Node]*node) *node {
+	n := plant(y, done)
+	if y.Kind != yaml.AliasNode {
+		return n
+	}
+	key := *n
+	key.place = place{y.Line, y.Column}
+	return &key
 }

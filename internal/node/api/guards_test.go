@@ -274,7 +274,9 @@ func TestGuards_BadInput(t *testing.T) {
 		facts      []*pb.GuardFact
 	}{
 		{when: ``, says: "the condition is missing"},
-		{when: `{`, says: "when:"},
+		{when: `{`, says: "when:1:1: not JSON: unexpected end"},
+		{when: `[`, says: "when:1:1: not JSON: unexpected end"},
+		{when: "{\"all\":\n  [}", says: "when:2:4: not JSON"},
 		{when: `null`, says: "when:1:1"},
 		{when: `[]`, says: "when:1:1"},
 		{when: "{\n \"lock_fre\":\"x\"}", says: "when:2:2"},
@@ -282,7 +284,7 @@ func TestGuards_BadInput(t *testing.T) {
 		{when: `{"lock_free":5}`, says: "when:1:14"},
 		{when: `{"lock_free":""}`, says: "when:1:14"},
 		{when: `lock_free: x`, says: "not JSON"},
-		{when: `{"lock_free":"x"}},"other":{"when":{"lock_free":"y"}`, says: "not one JSON object"},
+		{when: `{"lock_free":"x"}},"other":{"when":{"lock_free":"y"}`, says: "when:1:18: not JSON"},
 		{when: strings.Repeat(`{"not":`, 40) + `{"lock_free":"x"}` + strings.Repeat(`}`, 40), says: "levels"},
 		{when: many(1100, `{"lock_free":"%d"}`), says: "1024"},
 		{when: many(129, `{"key":"%d"}`), says: "at most 128"},
@@ -291,6 +293,8 @@ func TestGuards_BadInput(t *testing.T) {
 		{when: `{"file_exists":"x"}`, says: "does not ask for", facts: []*pb.GuardFact{factOf("file", "y", &pb.GuardFact{})}},
 		{when: `{"file_exists":"x"}`, says: "does not ask for", facts: []*pb.GuardFact{{}}},
 		{when: `{"file_exists":"x"}`, says: "given twice", facts: []*pb.GuardFact{factOf("file", "x", &pb.GuardFact{Is: new(true)}), factOf("file", "x", &pb.GuardFact{Is: new(true)})}},
+		{when: `{"issues_complete":"label:a"}`, says: "-1 of 3 are open", facts: []*pb.GuardFact{factOf("issues", "label:a", &pb.GuardFact{Number: new(int64(-1)), Total: new(int64(3))})}},
+		{when: `{"issues_complete":"label:a"}`, says: "4 of 3 are open", facts: []*pb.GuardFact{factOf("issues", "label:a", &pb.GuardFact{Number: new(int64(4)), Total: new(int64(3))})}},
 		{when: `{"key":"` + strings.Repeat("k", 600) + `"}`, says: "600 bytes"},
 		{when: `{"lock_free":"` + strings.Repeat("n", 513) + `"}`, says: "513 bytes"},
 	} {

@@ -52,19 +52,20 @@ func parseWhen(text string) (*guard.Condition, error) {
 	if text == "" {
 		return nil, Invalid("", "the condition is missing: give when, such as {\"lock_free\":\"main\"}")
 	}
+	if !json.Valid([]byte(text)) { // by itself: its brackets neither end ours nor begin them again
+		_, err := guardfile.Parse("when.json", []byte(text))
+		return nil, Invalid("", "%s", wrongWhen(err, 0))
+	}
 	// The condition has lines of its own, so that errors tell where they are in it.
 	guards, err := guardfile.Parse("when.json", []byte("{\"guards\":{\"guard\":{\"when\":\n"+text+"\n}}}"))
 	if err != nil {
-		return nil, Invalid("", "%s", wrongWhen(err))
-	}
-	if !json.Valid([]byte(text)) { // brackets that end ours, and begin them again
-		return nil, Invalid("", "when is not one JSON object")
+		return nil, Invalid("", "%s", wrongWhen(err, 1))
 	}
 	return &guards[0].When, nil
 }
 
-// wrongWhen tells what is wrong with a condition, by its own lines.
-func wrongWhen(err error) string {
+// wrongWhen tells what is wrong with a condition, by its own lines: so many are before them.
+func wrongWhen(err error, before int) string {
 	all, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return err.Error()
@@ -73,7 +74,7 @@ func wrongWhen(err error) string {
 	for _, one := range all.Unwrap() {
 		if e, ok := errors.AsType[*guardfile.Error](one); ok {
 			c := *e
-			c.File, c.Line = "when", e.Line-1
+			c.File, c.Line = "when", e.Line-before
 			one = &c
 		}
 		list = append(list, one.Error())
@@ -102,6 +103,9 @@ func givenFacts(inputs []guard.Input, list []*pb.GuardFact) (guard.Inputs, error
 		}
 		if field := lacks(in.Source, f); field != "" {
 			return nil, Invalid("", "the fact about the %s %q has no %s: give it, or an error, or leave the fact out", in.Source, Clip(in.Name), field)
+		}
+		if open, all := f.GetNumber(), f.GetTotal(); in.Source == guard.SourceIssues && (open < 0 || open > all) {
+			return nil, Invalid("", "the fact about the issues %q says that %d of %d are open: give a number of 0 to total", Clip(in.Name), open, all)
 		}
 		facts[in] = guard.Fact{Err: f.GetError(), Is: f.GetIs(), Text: f.GetText(), Number: f.GetNumber(), Total: f.GetTotal(), From: "the caller"}
 	}
