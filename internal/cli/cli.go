@@ -34,6 +34,7 @@ type app struct {
 	words []string // the command line
 	notes notes
 	gone  chan os.Signal // set: readers of the output may leave
+	used  []io.Closer    // to be closed when all is told
 }
 
 // Main runs the program with its arguments, the first being the command, and
@@ -60,6 +61,9 @@ func (a *app) main(args []string) int {
 	}
 	a.told()
 	code := a.report(err)
+	for _, s := range a.used {
+		_ = s.Close()
+	}
 	if a.gone != nil {
 		signal.Stop(a.gone)
 	}
@@ -164,6 +168,10 @@ func (a *app) listing(run func(p *patience, s *holdfast.Space, args []string) er
 		})
 	}
 }
+
+// closeAtEnd closes what a command has used when its error is told: a backend that does not answer
+// takes some seconds for that.
+func (a *app) closeAtEnd(s io.Closer) { a.used = append(a.used, s) }
 
 // leave closes what a command has used. After the timeout it does not wait for that: a backend that has
 // not answered would take as long again for the end of a session, which ends by itself.

@@ -246,7 +246,7 @@ func (a *app) gathering(ctx context.Context, g *guarding, f func(*gather.Gathere
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	a.closeAtEnd(s)
 	return f(gather.New(g.config(s, a.timeout)))
 }
 

@@ -150,7 +150,7 @@ func (h *holding) run(f *pflag.FlagSet, names, command []string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	h.a.closeAtEnd(s)
 	t, err := h.begin(sigs, s.With(append(h.options(f, path), h.onWait(s, names, h.ownerOption(path)))...), names)
 	if err != nil {
 		return err

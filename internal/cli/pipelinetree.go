@@ -168,6 +168,7 @@ func (t *liveTree) begin(rep *run.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rep = *rep
+	t.rep.Events = 0 // a state does not say how many there were by then
 	t.draw()
 }
 

@@ -137,6 +137,21 @@ func cancelHangs(t *testing.T) {
 	}
 }
 
+// What is shown of a run that goes on does not say how many events there were when it was begun.
+func TestLiveTree_Events(t *testing.T) {
+	var out bytes.Buffer
+	tree := &liveTree{screen: newScreen(io.Discard, &out, false), json: true}
+	d := &pipeline.Definition{Name: "p", Phases: []pipeline.Phase{pipeline.NewPhase("a")}}
+	tree.begin(&run.Report{Ref: run.Ref{Pipeline: "p", ID: "1"}, Definition: d, State: pipeline.State{Status: pipeline.Blocked}, Events: 1})
+	tree.told(run.Ref{}, pipeline.State{Status: pipeline.Running, Phase: "a"})
+	if err := tree.end(nil); err != nil {
+		t.Fatal(err)
+	}
+	if said := out.String(); !strings.Contains(said, `"running"`) || strings.Contains(said, "events") {
+		t.Errorf("it says %s", said)
+	}
+}
+
 // --wait counts anew for another phase or attempt, though the status is the same.
 func TestLiveTree_Wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
