@@ -171,14 +171,21 @@ func TestRights(t *testing.T) {
 func TestUnfitBuckets(t *testing.T) {
 	server := services.NATS(t)
 	js := streams(t, connect(t, server.URL()))
-	for name, cfg := range map[string]*nats.StreamConfig{
-		"ttl":    {Name: "KV_ttl", Subjects: []string{"$KV.ttl.>"}, MaxAge: time.Hour},
-		"stream": {Name: "KV_stream", Subjects: []string{"other.>"}},
-		"drops":  {Name: "KV_drops", Subjects: []string{"$KV.drops.>"}, MaxBytes: 1 << 20},
-		"copy":   {Name: "KV_copy", Mirror: &nats.StreamSource{Name: "KV_ttl"}},
+	for _, b := range []struct {
+		name, word string
+		cfg        nats.StreamConfig
+	}{
+		{"ttl", "max_age", nats.StreamConfig{Subjects: []string{"$KV.ttl.>"}, MaxMsgsPerSubject: 1, MaxAge: time.Hour}},
+		{"stream", "subjects", nats.StreamConfig{Subjects: []string{"other.>"}, MaxMsgsPerSubject: 1}},
+		{"drops", "max_bytes", nats.StreamConfig{Subjects: []string{"$KV.drops.>"}, MaxMsgsPerSubject: 1, MaxBytes: 1 << 20}},
+		{"few", "max_msgs", nats.StreamConfig{Subjects: []string{"$KV.few.>"}, MaxMsgsPerSubject: 1, MaxMsgs: 1000}},
+		{"read", "retention", nats.StreamConfig{Subjects: []string{"$KV.read.>"}, MaxMsgsPerSubject: 1, Retention: nats.InterestPolicy}},
+		{"keeps", "max_msgs_per_subject", nats.StreamConfig{Subjects: []string{"$KV.keeps.>"}}},
+		{"copy", "mirror", nats.StreamConfig{Mirror: &nats.StreamSource{Name: "KV_ttl"}, MaxMsgsPerSubject: 1}},
 	} {
-		must(js.AddStream(cfg))(t)
-		refuses(t, server.URL()+"/"+name, fs.ErrInvalid, "use another")
+		b.cfg.Name = "KV_" + b.name
+		must(js.AddStream(&b.cfg))(t)
+		refuses(t, server.URL()+"/"+b.name, fs.ErrInvalid, "use another", b.word)
 	}
 	refuses(t, server.URL()+"/many?replicas=3", fs.ErrInvalid, "3 replicas")
 	must(js.AddStream(&nats.StreamConfig{Name: "wide", Subjects: []string{"$KV.taken.k.>"}}))(t)
