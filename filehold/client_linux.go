@@ -82,11 +82,11 @@ func (e *engine) failed(op string, err error) {
 }
 
 // endIfGone ends what is held and waited for in a directory that is not there any more: there is
-// nobody left to grant it, and holds keep nobody out.
-func (e *engine) endIfGone() {
+// nobody left to grant it, and holds keep nobody out. nil: it is there.
+func (e *engine) endIfGone() error {
 	err := e.check()
 	if !errors.Is(err, driver.ErrClosed) {
-		return
+		return nil
 	}
 	e.mu.Lock()
 	all := slices.Collect(maps.Keys(e.clients))
@@ -94,6 +94,7 @@ func (e *engine) endIfGone() {
 	for _, c := range all {
 		c.endHere(err)
 	}
+	return err
 }
 
 // begin starts every call, with a context that knows of Close; end ends it.

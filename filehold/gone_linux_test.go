@@ -10,6 +10,37 @@ import (
 	"github.com/holdfast-io/holdfast/filehold"
 )
 
+// A watch that comes when the directory is gone ends, and has the program's holds end, although nobody waited before.
+func TestGone_BeforeAWatch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := filehold.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx := deadline(t)
+	h, err := s.Mutex("m").Acquire(ctx)
+	if err == nil {
+		err = os.Rename(dir, dir+".away")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range s.Watch(ctx, "", 0) {
+		if !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("a watch: %v", err)
+		}
+		break
+	}
+	select {
+	case <-h.Done():
+	case <-ctx.Done():
+	}
+	if err := h.Err(); !errors.Is(err, holdfast.ErrClosed) {
+		t.Errorf("a hold: %v", err)
+	}
+}
+
 // A directory that is gone does not come back: what is held there is lost, and nobody waits there any longer. All
 // that tells so says that it is for good.
 func TestGone(t *testing.T) {

@@ -204,7 +204,7 @@ func (p *pump) run() {
 		if err := p.e.look(p.life, func() {}); err != nil && p.life.Err() == nil {
 			p.e.failed("read", err)
 		}
-		p.e.endIfGone()
+		_ = p.e.endIfGone()
 		timer.Reset(p.nextLook())
 	}
 }

@@ -1,6 +1,7 @@
 package filehold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -28,8 +29,8 @@ func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[dr
 		c.end()
 		defer c.e.unref()
 		w, wake, from, err := c.e.watch(ctx, r)
-		if err != nil {
-			yield(driver.Event{}, err)
+		if err != nil { // of a directory that is gone the holders are told, too: nobody else may ever look
+			yield(driver.Event{}, cmp.Or(c.e.endIfGone(), err))
 			return
 		}
 		defer c.leaveWatch(w)
