@@ -13,12 +13,7 @@ import (
 // A watch that comes when the directory is gone ends, and has the program's holds end, although nobody waited before.
 func TestGone_BeforeAWatch(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	s, err := filehold.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ctx := deadline(t)
+	s, ctx := space(t, dir), deadline(t)
 	h, err := s.Mutex("m").Acquire(ctx)
 	if err == nil {
 		err = os.Rename(dir, dir+".away")
