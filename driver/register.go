@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/holdfast-io/holdfast/internal/hostlist"
 )
 
 // Opener opens a backend by its URL.
@@ -31,9 +33,9 @@ func Register(scheme string, open Opener) {
 
 // Open opens the backend that rawURL names.
 func Open(ctx context.Context, rawURL string) (Driver, error) {
-	u, err := url.Parse(rawURL)
+	u, err := hostlist.Parse(rawURL)
 	if err != nil {
-		return nil, Errorf("open", "", fs.ErrInvalid, "not a URL; the special characters of a password have to be percent-encoded")
+		return nil, Errorf("open", "", fs.ErrInvalid, "%v", err)
 	}
 	open, known := lookup(u.Scheme)
 	if open == nil {

@@ -29,6 +29,8 @@ var counterCases = []Case{
 		Promise: "A signed counter stops at the ends of int64 and never wraps."},
 	{Name: "Counter/UnsignedSaturates", Needs: counter, Run: run(counterUnsignedSaturates),
 		Promise: "An unsigned counter stops at 0 and at the end of uint64 and never wraps."},
+	{Name: "Counter/SubOfAll", Needs: counter, Run: run(counterSubOfAll),
+		Promise: "Sub takes any uint64 off an unsigned counter, also 0, which leaves the value, and tells what is left."},
 	{Name: "Counter/OneSign", Needs: counter, Run: run(counterOneSign),
 		Promise: "Using a signed counter as an unsigned one, or the other way round, is ErrConflict and changes nothing."},
 	{Name: "Counter/Delete", Needs: counter, Run: run(counterDelete),
@@ -133,6 +135,21 @@ func counterUnsignedSaturates(ctx context.Context, e *Env) {
 	want(must(c.Sub(ctx, 2)) == math.MaxUint64-2, "below the top it is %d", must(c.Load(ctx)))
 	want(must(c.CompareAndSwap(ctx, math.MaxUint64-2, 1)), "a great number was not swapped")
 	want(must(c.Sub(ctx, math.MaxUint64)) == 0, "the bottom is passed: %d", must(c.Load(ctx)))
+}
+
+func counterSubOfAll(ctx context.Context, e *Env) {
+	s := e.Client()
+	want(must(s.Counter("new").Unsigned().Sub(ctx, 0)) == 0, "0 less 0 is not 0")
+	c := s.Counter("c").Unsigned()
+	for _, value := range []uint64{7, 1 << 63, math.MaxUint64} {
+		for _, delta := range []uint64{0, 1, 7, 1<<63 - 1, 1 << 63, 1<<63 + 1, math.MaxUint64 - 1, math.MaxUint64} {
+			done(c.Store(ctx, value))
+			left := value - min(value, delta)
+			got := must(c.Sub(ctx, delta))
+			want(got == left, "%d less %d is told as %d", value, delta, got)
+			want(must(c.Add(ctx, 0)) == left, "%d less %d left %d", value, delta, must(c.Load(ctx)))
+		}
+	}
 }
 
 func counterOneSign(ctx context.Context, e *Env) {

@@ -198,6 +198,7 @@ var faults = map[string]string{
 	"Counter/OneSwapWins":           "always swaps",
 	"Counter/SignedSaturates":       "wraps",
 	"Counter/UnsignedSaturates":     "wraps",
+	"Counter/SubOfAll":              "subtracts no zero",
 	"Counter/OneSign":               "signs mix",
 	"Counter/Delete":                "delete forgets",
 	"Buffered/FlushesAtThreshold":   "add forgets",
@@ -290,15 +291,17 @@ var faults = map[string]string{
 	"History/ResumesWithoutGap": "from exclusive",
 	"History/Compacted":         "silent gap",
 
-	"Inspect/Holder":    "wrong holder",
-	"Inspect/Free":      "remembers holders",
-	"Inspect/Several":   "wrong holder",
-	"Inspect/Waiters":   "no queue told",
-	"Inspect/Semaphore": "used untold",
-	"Inspect/Readers":   "modes untold",
-	"List/Names":        "prefix ignored",
-	"List/ManyNames":    "one page",
-	"List/Pages":        "names repeat",
+	"Inspect/Holder":         "wrong holder",
+	"Inspect/Free":           "remembers holders",
+	"Inspect/Several":        "wrong holder",
+	"Inspect/Waiters":        "no queue told",
+	"Inspect/Semaphore":      "used untold",
+	"Inspect/GreatSemaphore": "great limits untold",
+	"Inspect/Latch":          "great limits untold",
+	"Inspect/Readers":        "modes untold",
+	"List/Names":             "prefix ignored",
+	"List/ManyNames":         "one page",
+	"List/Pages":             "names repeat",
 
 	"Inspect/ManyHolders": "claims cut",
 	"Inspect/ManyWaiters": "a claim skipped",
@@ -355,6 +358,17 @@ func TestEveryCaseFindsItsFault(t *testing.T) {
 				t.Errorf("with the fault %q it answers %v", fault, err)
 			}
 		})
+	}
+}
+
+// TestMoreFaultsOfLimiters: cases that promise more than one thing find a fault of each.
+func TestMoreFaultsOfLimiters(t *testing.T) {
+	for fault, name := range map[string]string{"windows lose takes": "Limiter/CountsExactly", "limiter gives a tenth": "Limiter/Leased"} {
+		h := toys(fault)
+		h.Select = func(c drivertest.Case) bool { return c.Name == name }
+		if err := drivertest.Check(t.Context(), h, ignore); err == nil || !strings.Contains(err.Error(), "are allowed") && !strings.Contains(err.Error(), "were allowed") {
+			t.Errorf("%s: %v", fault, err)
+		}
 	}
 }
 

@@ -12,15 +12,19 @@ import (
 
 var inspectCases = []Case{
 	{Name: "Inspect/Holder", Run: run(inspectHolder),
-		Promise: "Inspect tells who holds a name: owner, metadata, token and since when."},
+		Promise: "Inspect tells who holds a name: owner, metadata, token and since when; of a mutex 1 of 1 is used."},
 	{Name: "Inspect/Free", Run: run(inspectFree),
 		Promise: "Inspect of a name that nobody holds tells no holder and no error."},
 	{Name: "Inspect/Waiters", Needs: fifo, Run: run(inspectWaiters),
 		Promise: "Inspect tells who waits, in order, with places from 1 on and without tokens."},
 	{Name: "Inspect/Semaphore", Needs: weighted, Run: run(inspectSemaphore),
 		Promise: "Inspect of a semaphore tells its limit, how much is used, and each holder's weight."},
+	{Name: "Inspect/GreatSemaphore", Needs: weighted, Run: run(inspectGreatSemaphore),
+		Promise: "Inspect and List tell the limit of a semaphore and how much is used, also of one of 2⁵⁰."},
+	{Name: "Inspect/Latch", Needs: latch, Run: run(inspectLatch),
+		Promise: "Inspect and List tell with which count a latch was made, whatever is left of it."},
 	{Name: "Inspect/Readers", Needs: shared, Run: run(inspectReaders),
-		Promise: "Inspect tells readers as sharing and a writer as alone."},
+		Promise: "Inspect tells readers as sharing, as many as there are without a limit, and a writer as alone."},
 	{Name: "Inspect/Several", Run: run(inspectSeveral),
 		Promise: "InspectAll tells several names in the order asked for, free ones too; with atomic-all as of one revision."},
 	{Name: "List/Names", Run: run(listNames),
@@ -35,6 +39,7 @@ func inspectHolder(ctx context.Context, e *Env) {
 	h := must(a.Mutex("m").Acquire(ctx))
 	r := must(b.Inspect(ctx, "m"))
 	want(r.Name == "m" && r.Kind == driver.Mutex, "the mutex m is told as %s %q", r.Kind, r.Name)
+	want(r.Limit == 1 && r.Used == 1, "of a mutex %d of %d are told as used; want 1 of 1", r.Used, r.Limit)
 	want(len(r.Holders) == 1 && len(r.Waiters) == 0, "%d are told to hold and %d to wait", len(r.Holders), len(r.Waiters))
 	c := r.Holders[0]
 	want(c.Owner == "who" && c.Meta == "what", "owner and metadata are told as %q and %q", c.Owner, c.Meta)
@@ -94,11 +99,41 @@ func inspectSemaphore(ctx context.Context, e *Env) {
 	done(three.Release())
 }
 
+func inspectGreatSemaphore(ctx context.Context, e *Env) {
+	const limit = 1 << 50
+	e.take(e.Client().Semaphore("s", limit).Acquire(ctx, 3))
+	for _, r := range bothWays(ctx, e, "s") {
+		want(r.Kind == driver.Semaphore && r.Limit == limit && r.Used == 3, "3 of the semaphore's 2⁵⁰ are told as %d of the %s's %d", r.Used, r.Kind, r.Limit)
+	}
+}
+
+func inspectLatch(ctx context.Context, e *Env) {
+	s := e.Client()
+	must(s.Latch("l", 5).CountDown(ctx, 2))
+	must(s.Latch("l", 7).CountDown(ctx, 1))
+	for _, r := range bothWays(ctx, e, "l") {
+		want(r.Kind == driver.Latch && r.Limit == 5, "a latch of 5 is told as a %s of %d", r.Kind, r.Limit)
+	}
+}
+
+// bothWays are what Inspect tells of a name, and List.
+func bothWays(ctx context.Context, e *Env, name string) []driver.Resource {
+	s := e.Client()
+	all := []driver.Resource{must(s.Inspect(ctx, name))}
+	for r, err := range s.List(ctx, name) {
+		done(err)
+		all = append(all, r)
+	}
+	want(len(all) == 2, "List tells %d names; there is one", len(all)-1)
+	return all
+}
+
 func inspectReaders(ctx context.Context, e *Env) {
 	m, other := e.Client().RWMutex("rw"), e.Client()
 	a, b := must(m.Reader().Acquire(ctx)), must(m.Reader().Acquire(ctx))
 	r := must(other.Inspect(ctx, "rw"))
 	want(r.Kind == driver.RWMutex && len(r.Holders) == 2, "two readers are told as %d holders of a %s", len(r.Holders), r.Kind)
+	want(r.Limit == 0 && r.Used == 2, "of two readers %d are told as used, with a limit of %d; want 2, without one", r.Used, r.Limit)
 	for _, c := range r.Holders {
 		want(c.Mode == driver.Shared, "a reader is told as a writer")
 	}

@@ -35,6 +35,8 @@ var latchCases = []Case{
 		Promise: "Of a party that leaves while the last one comes, either both have passed or none has."},
 	{Name: "Barrier/PartiesDiffer", Needs: latch, Run: run(barrierPartiesDiffer),
 		Promise: "Waiting at a barrier with another number of parties is ErrConflict; 0 means the number it has."},
+	{Name: "Barrier/MostParties", Needs: latch, Run: run(barrierMostParties),
+		Promise: "A barrier has at most 10,000 parties: more are fs.ErrInvalid."},
 	{Name: "Barrier/DeleteIdleOnly", Needs: latch, Run: run(barrierDeleteIdleOnly),
 		Promise: "A barrier at which somebody waits cannot be deleted: ErrHeld; an idle one can."},
 }
@@ -177,6 +179,20 @@ func barrierPartiesDiffer(ctx context.Context, e *Env) {
 	for _, w := range early {
 		must(w.wait(ctx, "a party of a full barrier"))
 	}
+}
+
+func barrierMostParties(ctx context.Context, e *Env) {
+	a, b := e.Client(), e.Client()
+	leaving, leave := context.WithCancel(ctx)
+	most := queueFor(ctx, a, func(s *holdfast.Space) error { return s.Barrier("most", 10_000).Wait(leaving) })
+	refused(b.Barrier("most", 9_999).Wait(ctx), holdfast.ErrConflict, "Wait at a barrier of 10,000 as one of 9,999")
+	leave()
+	refused(second(most.wait(ctx, "a cancelled party")), context.Canceled, "a cancelled party")
+	bounded, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err := b.Barrier("more", 10_001).Wait(bounded)
+	refused(err, fs.ErrInvalid, "Wait at a barrier of 10,001")
+	want(holdfast.NotDone(err), "NotDone is false for %v", err)
 }
 
 func barrierDeleteIdleOnly(ctx context.Context, e *Env) {

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"flag"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,11 @@ var leasedRate = limit.Rate{Count: 200, Per: time.Second, Burst: 200}
 
 const leasedFor = 3 * time.Second
 
+// leasedLeast is which part of what the rate allows Limiter/Leased wants: a machine that is held up loses blocks, so that
+// much of it is asked for only on one of its own. A quarter of a second of what refills is always ahead of its use, and some is lost
+// with two clients: of 3 s about 0.9 can be had.
+var leasedLeast = flag.Float64("drivertest.leased", 0.5, "which part of what the rate allows Limiter/Leased has to see allowed")
+
 // span is when a call was made and when it returned: it was decided in between.
 type span struct{ from, to time.Time }
 
@@ -29,15 +35,22 @@ func limiterLeased(ctx context.Context, e *Env) {
 	var (
 		mu       sync.Mutex
 		admitted []span
+		asked    []int64
 		end      = time.Now().Add(leasedFor)
+		lost     = e.Client() // a program of its own, which ends without giving anything back
 	)
 	together(windowClients, func(i int) {
-		l := spaces[i%len(spaces)].Limiter("l", leasedRate).Leased()
+		s := spaces[i%len(spaces)]
+		if i == 0 {
+			s = lost
+		}
+		l := s.Limiter("l", leasedRate).Leased()
 		for time.Now().Before(end) {
 			from := time.Now()
 			d := allowed(l.Allow(ctx, "k"))
 			to := time.Now()
 			mu.Lock()
+			asked = append(asked, from.UnixNano())
 			if d.Allowed {
 				admitted = append(admitted, span{from, to})
 			}
@@ -55,6 +68,8 @@ func limiterLeased(ctx context.Context, e *Env) {
 		awayOr(l.Close())
 	})
 	judgeSpans(admitted, leasedRate)
+	due := allowedTo(asked, leasedRate)
+	want(float64(len(admitted)) >= *leasedLeast*float64(due), "%d of %d were allowed, where the rate allows %d", len(admitted), len(asked), due)
 }
 
 // allowed is a decision; of a backend that is away, as under load it may be for a moment, one that allows nothing.
@@ -71,11 +86,10 @@ func awayOr(err error) {
 }
 
 // judgeSpans leaves the case if more than burst and rate were surely decided within any
-// time, or nothing in all: how much is a matter of speed, which is measured elsewhere.
+// time.
 func judgeSpans(admitted []span, rate limit.Rate) {
 	bound := func(d time.Duration) int { return int(rate.Limit() + rate.Count*int64(d)/int64(rate.Per)) }
 	slices.SortFunc(admitted, func(a, b span) int { return a.to.Compare(b.to) })
-	want(len(admitted) > 0, "nothing was allowed")
 	for i := range admitted {
 		n, from := 0, admitted[i].from
 		for _, s := range admitted {

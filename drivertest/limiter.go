@@ -31,7 +31,7 @@ var limiterCases = []Case{
 	{Name: "Limiter/OverClients", Needs: limiting, Run: run(limiterOverClients),
 		Promise: "What one client takes is taken for all."},
 	{Name: "Limiter/CountsExactly", Needs: limiting, Run: run(limiterCountsExactly),
-		Promise: "Of many goroutines and clients that ask at once exactly as many are allowed as the burst says."},
+		Promise: "Of many goroutines and clients that ask at once exactly as many are allowed as the burst, or the count of a window, says."},
 	{Name: "Limiter/CostsAreWhole", Needs: limiting, Run: run(limiterCostsAreWhole),
 		Promise: "A cost is taken whole or not at all, and one above the burst can never be taken."},
 	{Name: "Limiter/PeekTakesNothing", Needs: limiting, Run: run(limiterPeek),
@@ -71,11 +71,11 @@ var limiterCases = []Case{
 	{Name: "Limiter/EveryWindow", Needs: limiting, Uses: HasDriver, Alone: true, Run: run(limiterEveryWindow),
 		Promise: "Fifty clients together are allowed no more in any time than burst and rate, by the engine's clock, and under load nearly all of it."},
 	{Name: "Limiter/Leased", Needs: limiting, Alone: true, Run: run(limiterLeased),
-		Promise: "Fifty clients that decide by blocks, one lost with its block and one stopped for a while, together allow something, and no more in any time than burst and rate."},
+		Promise: "Fifty clients that decide by blocks, one lost with its block and one stopped for a while, together allow at least half of what burst and rate do, and no more than those in any time."},
 	{Name: "Limiter/LeasedSpares", Needs: limiting, Uses: HasDriver, Alone: true, Run: run(limiterLeasedSpares),
 		Promise: "Clients that decide by blocks ask the backend at most a twentieth as often as they decide, use nearly all that a window allows, and give back the rest when they are closed."},
 	{Name: "Limiter/Changed", Needs: limitingWatched, Run: run(limiterChanged),
-		Promise: "A watch is told limit:changed of SetRate, Reset and Delete, and nothing of decisions."},
+		Promise: "A watch is told limit:changed of SetRate, Reset of a key in use and Delete, and nothing of decisions, also of the one that makes the limiter."},
 }
 
 func perHour(n int64) limit.Rate { return limit.Rate{Count: n, Per: time.Hour} }
@@ -144,6 +144,31 @@ func limiterCountsExactly(ctx context.Context, e *Env) {
 		}
 	}
 	want(n == 40, "of 100 at once %d are allowed; the burst is 40", n)
+	limiterWindowsCountExactly(ctx, e)
+}
+
+// limiterWindowsCountExactly has ten clients ask at once for what many backends read and swap.
+func limiterWindowsCountExactly(ctx context.Context, e *Env) {
+	clients := make([]*holdfast.Space, 10)
+	for i := range clients {
+		clients[i] = e.Client()
+	}
+	for _, rate := range []limit.Rate{{Count: 20, Per: limit.MaxPer, Algorithm: limit.FixedWindow}, {Count: 20, Per: time.Hour, Algorithm: limit.SlidingLog}} {
+		allowed := make([]int, len(clients))
+		together(len(clients), func(i int) {
+			l := clients[i].Limiter("l-"+rate.Algorithm.String(), rate)
+			for range 3 {
+				if must(l.Allow(ctx, "k")).Allowed {
+					allowed[i]++
+				}
+			}
+		})
+		n := 0
+		for _, a := range allowed {
+			n += a
+		}
+		want(n == 20, "%s: of 30 by ten clients %d are allowed; the count is 20", rate.Algorithm, n)
+	}
 }
 
 func limiterCostsAreWhole(ctx context.Context, e *Env) {
@@ -547,12 +572,12 @@ func allowedTo(asked []int64, rate limit.Rate) (n int) {
 func limiterChanged(ctx context.Context, e *Env) {
 	s := e.Client()
 	l := s.Limiter("l", perHour(5))
-	drain(ctx, l, "k", 1)
 	w := watch(ctx, e.Client(), "l", 0)
 	for range 3 {
 		must(l.Allow(ctx, "k"))
 		must(l.Peek(ctx, "k", 1))
 	}
+	done(l.Reset(ctx, "unused"))
 	done(l.SetRate(ctx, perHour(6)))
 	drain(ctx, l, "k", 1)
 	done(l.Reset(ctx, "k"))

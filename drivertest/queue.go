@@ -27,7 +27,7 @@ var queueCases = []Case{
 	{Name: "Queue/DeadlineOnItsWay", Run: run(queueDeadlineOnItsWay),
 		Promise: "A deadline that passes while a new client is still on its way to the backend is context.DeadlineExceeded too."},
 	{Name: "Queue/CancelLeaves", Run: run(queueCancelLeaves),
-		Promise: "A cancelled waiter leaves the queue: it is never granted, and who waits behind it moves up."},
+		Promise: "A cancelled waiter leaves the queue: it is never granted, and a waiter behind it moves up."},
 	{Name: "Queue/CancelMeetsGrant", Run: run(queueCancelMeetsGrant),
 		Promise: "When a cancel and the grant meet, the caller has the hold or the name is free; nothing leaks."},
 	{Name: "Queue/EndedContext", Run: run(queueEndedContext),

@@ -2,6 +2,8 @@ package drivertest
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
@@ -14,6 +16,8 @@ var reclaimCases = []Case{
 		Promise: "With ReclaimNever a name stays taken after its holder's TTL, is shown as stale, and a forced release frees it."},
 	{Name: "Reclaim/OnDemand", Needs: reclaims, Uses: HasTTL, Run: timed(reclaimOnDemand),
 		Promise: "With ReclaimOnDemand a name stays its stale holder's until another caller wants it and the grace has passed."},
+	{Name: "Reclaim/Refused", Lacks: driver.FeatureReclaim, Uses: HasDriver, Run: run(reclaimRefused),
+		Promise: "A driver without reclaim answers errors.ErrUnsupported to a Spec with a policy, for a session or a hold, and the name stays free."},
 }
 
 // lapsed is a hold after its TTL: its holder knows that, and so does the
@@ -47,4 +51,16 @@ func reclaimOnDemand(ctx context.Context, e *Env) {
 	h := e.lapsed(ctx, holdfast.ReclaimOnDemand(e.TTL))
 	next := must(e.Client().Mutex("m").Acquire(ctx))
 	want(next.Token() > h.Token(), "the next token is %d, the one before was %d", next.Token(), h.Token())
+}
+
+func reclaimRefused(ctx context.Context, e *Env) {
+	d := must(e.Driver(ctx))
+	defer d.Close(context.WithoutCancel(ctx))
+	for _, policy := range []driver.Policy{driver.OnNextAcquire, driver.Never} {
+		spec := driver.Spec{TTL: 30 * time.Second, Policy: policy}
+		r := &driver.Request{ID: [16]byte{byte(policy)}, Wants: []driver.Want{{Name: e.Prefix() + "m", Kind: driver.Mutex}}, Spec: spec, Try: true, Lost: func(error) {}}
+		refused(second(d.Acquire(ctx, r)), errors.ErrUnsupported, "Acquire with a policy")
+		refused(second(d.OpenSession(ctx, spec)), errors.ErrUnsupported, "OpenSession with a policy")
+	}
+	free(ctx, e.Client().Mutex("m"), "after a refused policy")
 }

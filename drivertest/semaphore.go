@@ -52,7 +52,7 @@ var resizeCases = []Case{
 	{Name: "Semaphore/Shrink", Needs: resizable, Run: run(semShrink),
 		Promise: "Lowering the limit takes no hold away; nothing is granted until what is held fits."},
 	{Name: "Semaphore/ShrinkRefusesTheImpossible", Needs: resizable, Run: run(semShrinkRefuses),
-		Promise: "Waiters that a lower limit makes impossible are refused at once, and who waits behind them is served."},
+		Promise: "Waiters that a lower limit makes impossible are refused at once, and a waiter behind them is served."},
 	{Name: "Semaphore/ResizeUnknown", Needs: resizable, Run: run(semResizeUnknown),
 		Promise: "SetLimit of an unknown semaphore is fs.ErrNotExist, and of a limit below 1 fs.ErrInvalid."},
 }

@@ -18,7 +18,7 @@ var (
 
 var sweepCases = []Case{
 	{Name: "Sweep/HeldStays", Needs: swept, Uses: HasDriver, Run: run(sweepHeldStays),
-		Promise: "A sweep leaves alone what is held, and who waits for it is served."},
+		Promise: "A sweep leaves alone what is held, and a waiter for it is served."},
 	{Name: "Sweep/TokensGrow", Needs: swept, Uses: HasDriver, Run: run(sweepTokensGrow),
 		Promise: "The next token of a name that was swept is greater than its last."},
 	{Name: "Sweep/DataStays", Needs: swept, Uses: HasDriver, Run: run(sweepDataStays),

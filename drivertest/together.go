@@ -105,9 +105,9 @@ func blocked(ctx context.Context, what string, call func(ctx context.Context) er
 	refused(call(short), context.DeadlineExceeded, what)
 }
 
-// crowd runs f n times at once, of one client after the other. Who is inside
-// calls entered, which returns when everybody is inside or waits in the queue,
-// so that a backend that lets too many in is seen to.
+// crowd runs f n times at once, of one client after the other. f calls entered when it
+// is inside, which returns when everybody is inside or waits in the queue, so that a
+// backend that lets too many in is seen to.
 func crowd(ctx context.Context, n int, clients []*holdfast.Space, f func(i int, s *holdfast.Space, entered func())) {
 	var here, turns atomic.Int64
 	together(n, func(i int) {

@@ -139,6 +139,8 @@ func (e *engine) sum(v *value, r *driver.CountRequest) uint64 {
 	switch {
 	case r.Op == driver.CountSub && e.has("wraps"):
 		return v.n - r.A
+	case r.Op == driver.CountSub && r.A == 0 && e.has("subtracts no zero"):
+		return 0
 	case r.Op == driver.CountSub:
 		return v.n - min(r.A, v.n)
 	case e.has("wraps"):
@@ -192,7 +194,7 @@ func (e *engine) reserve(r *driver.ReserveRequest) (uint64, error) {
 }
 
 // emit tells an event of a claim's first name.
-func (e *engine) emit(c *claim, verb string) {
+func (e *engine) emit(c *toyClaim, verb string) {
 	if e.has("locks untold") {
 		return
 	}

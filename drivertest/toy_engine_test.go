@@ -20,7 +20,7 @@ type engine struct {
 
 	mu       sync.Mutex
 	rev      driver.Revision
-	claims   []*claim // in order of arrival
+	claims   []*toyClaim // in order of arrival
 	dropNext map[string]bool
 	past     map[string]driver.Claim // the last holder of a name
 	sessions map[driver.SessionID]*session
@@ -46,7 +46,8 @@ type object struct {
 type value struct {
 	n        uint64
 	unsigned bool
-	over     bool // a sequence at its end
+	over     bool   // a sequence at its end
+	made     uint64 // n at first, of what has a limit
 }
 
 type session struct {
@@ -59,8 +60,8 @@ type session struct {
 	timer    *time.Timer
 }
 
-// claim is a request, a hold, or what is left of one until its tail.
-type claim struct {
+// toyClaim is a request, a hold, or what is left of one until its tail.
+type toyClaim struct {
 	driver.Request
 	session *session
 	ctx     context.Context // of its Acquire
@@ -70,7 +71,7 @@ type claim struct {
 	end     time.Time // of MaxHold
 	until   time.Time // of a revocation
 	tail    time.Time // of MinHold or Delay; the claim has no owner
-	upgrade *claim    // the reader that this is to replace
+	upgrade *toyClaim // the reader that this is to replace
 	ready   chan struct{}
 	asleep  bool // of the fault "wakes one"
 	err     error
@@ -152,7 +153,7 @@ func (e *engine) reclaims(l *session, now time.Time) bool {
 	case l.spec.Policy == driver.Never || e.has("never reclaims"):
 		return false
 	}
-	return !now.Before(l.deadline.Add(l.spec.Grace)) && slices.ContainsFunc(e.claims, func(c *claim) bool { return c.token == 0 && c.session != l })
+	return !now.Before(l.deadline.Add(l.spec.Grace)) && slices.ContainsFunc(e.claims, func(c *toyClaim) bool { return c.token == 0 && c.session != l })
 }
 
 // endSession frees what hangs on l; lost: its holder did not wish it.
@@ -180,7 +181,7 @@ func (e *engine) endSession(l *session, lost bool) {
 }
 
 // knownLost: its holder has lost it by its MaxHold, a little before it ends here.
-func (c *claim) knownLost() bool {
+func (c *toyClaim) knownLost() bool {
 	return !c.end.IsZero() && time.Until(c.end) <= knownBefore
 }
 
@@ -201,16 +202,16 @@ func (e *engine) endClaims(now time.Time) {
 	}
 }
 
-func (e *engine) drop(c *claim) {
+func (e *engine) drop(c *toyClaim) {
 	for _, o := range e.claims {
 		o.asleep = false
 	}
-	e.claims = slices.DeleteFunc(e.claims, func(o *claim) bool { return o == c })
+	e.claims = slices.DeleteFunc(e.claims, func(o *toyClaim) bool { return o == c })
 }
 
 // free ends a claim: a waiting one with err, a granted one at once or, after a
 // loss or before its least time, when its tail has passed.
-func (e *engine) free(c *claim, lost bool, err error) {
+func (e *engine) free(c *toyClaim, lost bool, err error) {
 	if c.token == 0 {
 		e.drop(c)
 		c.err = err
@@ -232,7 +233,7 @@ func (e *engine) free(c *claim, lost bool, err error) {
 // order of name, and the first that it does not get is closed to those behind.
 func (e *engine) grant(now time.Time) {
 	closed := map[string]bool{}
-	var reserved []*claim
+	var reserved []*toyClaim
 	for _, c := range e.waiting() {
 		if e.serve(c, closed, &reserved) && !e.has("grant forgotten") {
 			e.granted(c, now)
@@ -254,8 +255,8 @@ func (e *engine) passOver() {
 }
 
 // waiting is the queue; upgrades go first.
-func (e *engine) waiting() []*claim {
-	var queue []*claim
+func (e *engine) waiting() []*toyClaim {
+	var queue []*toyClaim
 	for _, c := range e.claims {
 		if c.token == 0 && !c.asleep {
 			queue = append(queue, c)
@@ -265,7 +266,7 @@ func (e *engine) waiting() []*claim {
 		slices.Reverse(queue)
 	}
 	if !e.has("upgrade queues") {
-		slices.SortStableFunc(queue, func(a, b *claim) int { return cmp.Compare(btoi(a.upgrade == nil), btoi(b.upgrade == nil)) })
+		slices.SortStableFunc(queue, func(a, b *toyClaim) int { return cmp.Compare(btoi(a.upgrade == nil), btoi(b.upgrade == nil)) })
 	}
 	return queue
 }
@@ -279,7 +280,7 @@ func btoi(b bool) int {
 
 // serve reports whether c gets all its names; those that it gets are reserved
 // for it against the claims behind.
-func (e *engine) serve(c *claim, closed map[string]bool, reserved *[]*claim) bool {
+func (e *engine) serve(c *toyClaim, closed map[string]bool, reserved *[]*toyClaim) bool {
 	wants := slices.Clone(c.Wants)
 	slices.SortFunc(wants, func(a, b driver.Want) int { return strings.Compare(a.Name, b.Name) })
 	for i, w := range wants {
@@ -290,7 +291,7 @@ func (e *engine) serve(c *claim, closed map[string]bool, reserved *[]*claim) boo
 			}
 			return false
 		}
-		*reserved = append(*reserved, &claim{Request: driver.Request{Wants: wants[i : i+1]}, session: c.session})
+		*reserved = append(*reserved, &toyClaim{Request: driver.Request{Wants: wants[i : i+1]}, session: c.session})
 	}
 	return true
 }
@@ -303,7 +304,7 @@ func (e *engine) overtaken(w driver.Want) bool {
 }
 
 // fits reports whether w can be granted beside what is held and reserved.
-func (e *engine) fits(c *claim, w driver.Want, reserved []*claim) bool {
+func (e *engine) fits(c *toyClaim, w driver.Want, reserved []*toyClaim) bool {
 	switch w.Kind {
 	case driver.Latch:
 		v := e.objects[object{driver.Latch, w.Name}]
@@ -324,7 +325,7 @@ func (e *engine) fits(c *claim, w driver.Want, reserved []*claim) bool {
 }
 
 // joins: faults that take two wishes for one.
-func (e *engine) joins(c, o *claim) bool {
+func (e *engine) joins(c, o *toyClaim) bool {
 	return c.session == o.session && e.has("session joins") ||
 		c.Spec.Owner == o.Spec.Owner && e.has("owner joins") ||
 		!c.Try && e.has("nobody waits") || c.Try && e.has("try always wins") ||
@@ -381,7 +382,7 @@ func (e *engine) complete(name string) bool {
 	return true
 }
 
-func (c *claim) want(name string) *driver.Want {
+func (c *toyClaim) want(name string) *driver.Want {
 	for i := range c.Wants {
 		if c.Wants[i].Name == name {
 			return &c.Wants[i]
@@ -391,7 +392,7 @@ func (c *claim) want(name string) *driver.Want {
 }
 
 // granted makes c a hold.
-func (e *engine) granted(c *claim, now time.Time) {
+func (e *engine) granted(c *toyClaim, now time.Time) {
 	name := c.Wants[0].Name
 	c.token, c.since, c.changes = driver.Token(e.newToken(name)), now, 1
 	if c.MaxHold > 0 {
@@ -419,7 +420,7 @@ func (e *engine) granted(c *claim, now time.Time) {
 }
 
 // endRound closes a barrier behind the last party of a round.
-func (e *engine) endRound(c *claim) {
+func (e *engine) endRound(c *toyClaim) {
 	if c.Wants[0].Kind != driver.Barrier || e.has("barrier stays open") {
 		return
 	}
@@ -441,7 +442,7 @@ func (e *engine) newToken(name string) uint64 {
 		return uint64(e.rev + 1<<53)
 	case e.has("token restarts"):
 		old := e.past[name].Token
-		if old != 0 && !slices.ContainsFunc(e.claims, func(c *claim) bool { return c.token != 0 && c.want(name) != nil }) {
+		if old != 0 && !slices.ContainsFunc(e.claims, func(c *toyClaim) bool { return c.token != 0 && c.want(name) != nil }) {
 			return 1
 		}
 		return uint64(old + 1)

@@ -12,7 +12,7 @@ import (
 // handle is a hold's way back into the engine.
 type handle struct {
 	t   *toy
-	c   *claim
+	c   *toyClaim
 	ctx context.Context // of its Acquire
 }
 
@@ -109,9 +109,9 @@ func (h *handle) extend(d time.Duration) {
 }
 
 // handOver moves the chosen candidate to the head of the queue.
-func (e *engine) handOver(c *claim, owner string) error {
+func (e *engine) handOver(c *toyClaim, owner string) error {
 	_, waiters := e.split(c.Wants[0].Name)
-	i := slices.IndexFunc(waiters, func(w *claim) bool { return w.Spec.Owner == owner })
+	i := slices.IndexFunc(waiters, func(w *toyClaim) bool { return w.Spec.Owner == owner })
 	switch {
 	case e.has("hands over to anybody"):
 		i = max(i, 0)
@@ -129,12 +129,12 @@ func (e *engine) handOver(c *claim, owner string) error {
 
 func (h *handle) upgrade(ctx context.Context, ch driver.Change) (driver.Grant, error) {
 	e := h.t.e
-	up := &claim{Request: h.c.Request, session: h.c.session, ctx: ctx, upgrade: h.c, since: time.Now(), ready: make(chan struct{})}
+	up := &toyClaim{Request: h.c.Request, session: h.c.session, ctx: ctx, upgrade: h.c, since: time.Now(), ready: make(chan struct{})}
 	up.Wants = slices.Clone(h.c.Wants)
 	up.Wants[0].Mode, up.Lost, up.Waiting = driver.Exclusive, ch.Lost, nil
 	var err error
 	e.do(func() {
-		second := slices.ContainsFunc(e.claims, func(c *claim) bool {
+		second := slices.ContainsFunc(e.claims, func(c *toyClaim) bool {
 			return c.token == 0 && c.upgrade != nil && c.want(up.Wants[0].Name) != nil
 		})
 		if second && !e.has("second upgrader waits") {

@@ -56,8 +56,9 @@ func (e *engine) limited(r *driver.LimitRequest) (driver.LimitReply, error) {
 	if l.n++; e.forgets(l, r) {
 		return reply, nil
 	}
+	was := l.keys[key]
 	l.keys[key] = s
-	if r.Op == driver.LimitReset || r.Op == driver.LimitSetRate || e.has("decisions are told") {
+	if r.Op == driver.LimitReset && was.Known || r.Op == driver.LimitSetRate || e.has("decisions are told") {
 		e.tellLimit(r.Name)
 	}
 	return reply, nil
@@ -104,6 +105,8 @@ func (e *engine) bend(rate limit.Rate) limit.Rate {
 		rate.Burst = rate.Limit() + 1
 	case e.has("limiter refills too fast"):
 		rate.Burst, rate.Count = rate.Limit(), 2*rate.Count
+	case e.has("limiter gives a tenth"):
+		rate.Burst, rate.Count = rate.Limit()/10, rate.Count/10
 	case e.has("one algorithm"):
 		rate = limit.Rate{Count: rate.Count, Per: max(rate.Per, time.Hour)}
 	}
@@ -129,7 +132,8 @@ func (e *engine) twist(l *toyLimiter, r *driver.LimitRequest) *driver.LimitReque
 
 // forgets reports that the fault is not to keep what r did.
 func (e *engine) forgets(l *toyLimiter, r *driver.LimitRequest) bool {
-	return e.has("limiter loses takes") && l.n%7 == 0 || e.has("settle forgets") && r.Op == driver.LimitSettle ||
+	window := l.rate.Algorithm >= limit.FixedWindow && e.has("windows lose takes")
+	return (window || e.has("limiter loses takes")) && l.n%7 == 0 || e.has("settle forgets") && r.Op == driver.LimitSettle ||
 		e.has("reset forgets") && r.Op == driver.LimitReset
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // split gives the claims that have name and those that wait for it, in order.
-func (e *engine) split(name string) (holders, waiters []*claim) {
+func (e *engine) split(name string) (holders, waiters []*toyClaim) {
 	for _, c := range e.claims {
 		switch {
 		case c.want(name) == nil:
@@ -24,7 +24,7 @@ func (e *engine) split(name string) (holders, waiters []*claim) {
 }
 
 // describe is a claim as others are told of it.
-func (e *engine) describe(c *claim, name string) driver.Claim {
+func (e *engine) describe(c *toyClaim, name string) driver.Claim {
 	w := c.want(name)
 	d := driver.Claim{
 		Name: name, Kind: w.Kind, Mode: w.Mode, Weight: max(w.Weight, 1), Token: c.token, Owner: c.Spec.Owner, Meta: c.Spec.Meta,
@@ -59,7 +59,12 @@ func (e *engine) resource(name string) driver.Resource {
 		d.Position = i + 1
 		r.Waiters = append(r.Waiters, d)
 	}
+	if v := e.objects[object{driver.Latch, name}]; v != nil {
+		r.Kind, r.Limit = driver.Latch, int64(v.made)
+	}
 	switch {
+	case e.has("great limits untold") && (r.Limit >= 1<<50 || r.Kind == driver.Latch):
+		r.Limit = 0
 	case e.has("used untold"):
 		r.Used = 0
 	case e.has("no queue told"):
@@ -71,7 +76,7 @@ func (e *engine) resource(name string) driver.Resource {
 }
 
 // held is the refusal of a try.
-func (e *engine) held(c *claim) error {
+func (e *engine) held(c *toyClaim) error {
 	he := &driver.Error{Kind: driver.ErrHeld, Outcome: driver.NotDone}
 	for _, w := range c.Wants {
 		r := e.resource(w.Name)
@@ -89,7 +94,7 @@ func (e *engine) held(c *claim) error {
 }
 
 // admit checks a wish before it is queued, and makes what it needs.
-func (e *engine) admit(c *claim) error {
+func (e *engine) admit(c *toyClaim) error {
 	for _, w := range c.Wants {
 		for _, o := range e.claims {
 			if hw := o.want(w.Name); hw != nil && hw.Kind != w.Kind && !e.has("kinds mix") {
@@ -112,7 +117,7 @@ func (e *engine) admitLimit(w driver.Want) error {
 	case v == nil && w.Limit == 0 && !e.has("makes itself"):
 		return refusal(fs.ErrNotExist, "there is no such %s", w.Kind)
 	case v == nil:
-		v = &value{n: uint64(max(w.Limit, 1))}
+		v = &value{n: uint64(max(w.Limit, 1)), made: uint64(max(w.Limit, 1))}
 		e.objects[object{w.Kind, w.Name}] = v
 	case w.Kind != driver.Latch && w.Limit != 0 && uint64(w.Limit) != v.n && !e.has("limit differs quietly"):
 		return refusal(driver.ErrConflict, "its limit is %d", v.n)

@@ -107,7 +107,7 @@ func (t *toy) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, err
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	c := &claim{Request: *r, session: l, ctx: ctx, since: time.Now(), ready: make(chan struct{})}
+	c := &toyClaim{Request: *r, session: l, ctx: ctx, since: time.Now(), ready: make(chan struct{})}
 	c.Wants = slices.Clone(r.Wants)
 	for i := range c.Wants {
 		c.Wants[i].Name = t.e.spell(c.Wants[i].Name)
@@ -131,7 +131,7 @@ func (t *toy) acquireEach(ctx context.Context, r *driver.Request) (g driver.Gran
 }
 
 // obtain queues c and waits for its end.
-func (t *toy) obtain(ctx context.Context, c *claim) (driver.Grant, error) {
+func (t *toy) obtain(ctx context.Context, c *toyClaim) (driver.Grant, error) {
 	var err error
 	place := 0
 	t.e.do(func() { place, err = t.enter(c) })
@@ -151,7 +151,7 @@ func (t *toy) obtain(ctx context.Context, c *claim) (driver.Grant, error) {
 }
 
 // enter puts c into the queue; its place is 0 if it is granted.
-func (t *toy) enter(c *claim) (int, error) {
+func (t *toy) enter(c *toyClaim) (int, error) {
 	e := t.e
 	if err := e.admit(c); err != nil {
 		return 0, err
@@ -177,7 +177,7 @@ func (t *toy) enter(c *claim) (int, error) {
 }
 
 // keepSome makes c a hold of the names that are free.
-func (e *engine) keepSome(c *claim) {
+func (e *engine) keepSome(c *toyClaim) {
 	c.Wants = slices.DeleteFunc(c.Wants, func(w driver.Want) bool {
 		holders, _ := e.split(w.Name)
 		return len(holders) > 0
@@ -188,7 +188,7 @@ func (e *engine) keepSome(c *claim) {
 }
 
 // await waits for the claim's grant or the context's end.
-func (t *toy) await(ctx context.Context, c *claim) error {
+func (t *toy) await(ctx context.Context, c *toyClaim) error {
 	heard := ctx
 	if t.e.has("deaf to cancel") {
 		heard = context.WithoutCancel(ctx)
@@ -216,7 +216,7 @@ func (t *toy) await(ctx context.Context, c *claim) error {
 	return &driver.Error{Kind: ctx.Err(), Outcome: driver.NotDone}
 }
 
-func (t *toy) withdraw(c *claim) {
+func (t *toy) withdraw(c *toyClaim) {
 	switch {
 	case t.e.has("cancel forgets"):
 	case c.upgrade != nil && t.e.has("cancelled upgrade drops"):
@@ -228,7 +228,7 @@ func (t *toy) withdraw(c *claim) {
 }
 
 // grantOf is what the library is given.
-func (t *toy) grantOf(ctx context.Context, c *claim) driver.Grant {
+func (t *toy) grantOf(ctx context.Context, c *toyClaim) driver.Grant {
 	h := &handle{t: t, c: c, ctx: ctx}
 	g := driver.Grant{Token: c.token, Session: c.session.shared, Handle: h}
 	if c.MaxHold > 0 && !t.e.has("max-hold untold") {
@@ -250,6 +250,9 @@ func (t *toy) sessionOf(ctx context.Context, r *driver.Request) (*session, error
 	if r.Session != nil {
 		return t.e.sessionByID(r.Session.ID)
 	}
+	if err := t.fit(&r.Spec); err != nil {
+		return nil, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l := t.sessions[r.Spec]; l != nil && l.shared.Err() == nil {
@@ -258,6 +261,14 @@ func (t *toy) sessionOf(ctx context.Context, r *driver.Request) (*session, error
 	l := t.open(r.Spec)
 	t.sessions[r.Spec] = l
 	return l, nil
+}
+
+// fit refuses a policy that the toy does not declare.
+func (t *toy) fit(s *driver.Spec) error {
+	if s.Policy != driver.AtDeadline && !t.info.Features[driver.FeatureReclaim] {
+		return errors.ErrUnsupported
+	}
+	return nil
 }
 
 // open opens a session; t.mu is held.
@@ -333,6 +344,9 @@ func (e *engine) sessionByID(id driver.SessionID) (*session, error) {
 
 func (t *toy) OpenSession(ctx context.Context, s driver.Spec) (*driver.Session, error) {
 	if err := t.reach(ctx); err != nil {
+		return nil, err
+	}
+	if err := t.fit(&s); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -494,12 +508,17 @@ func (e *engine) cutClaims(r *driver.InspectRequest, res *driver.Resource) (next
 	return next
 }
 
-// names are those that are held or awaited, in order.
+// names are those that are held or awaited, and latches, in order.
 func (e *engine) names() []string {
 	set := map[string]bool{}
 	for _, c := range e.claims {
 		for _, w := range c.Wants {
 			set[w.Name] = true
+		}
+	}
+	for o := range e.objects {
+		if o.kind == driver.Latch {
+			set[o.name] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(set))
@@ -513,7 +532,7 @@ func (t *toy) Force(ctx context.Context, r *driver.ForceRequest) (driver.ForceRe
 
 func (e *engine) force(r *driver.ForceRequest) (driver.ForceReply, error) {
 	holders, _ := e.split(e.spell(r.Name))
-	i := slices.IndexFunc(holders, func(c *claim) bool { return c.token == r.Token || e.has("force by name") })
+	i := slices.IndexFunc(holders, func(c *toyClaim) bool { return c.token == r.Token || e.has("force by name") })
 	if i < 0 {
 		if e.has("force by name") {
 			return driver.ForceReply{}, nil

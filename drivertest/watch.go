@@ -24,7 +24,7 @@ var watchCases = []Case{
 	{Name: "Watch/Keys", Needs: watchedKeys, Run: run(watchKeys),
 		Promise: "A watch tells every put and delete of a key, in order, with value, revision and version."},
 	{Name: "Watch/Locks", Needs: watched, Run: run(watchLocks),
-		Promise: "A watch tells when a mutex is acquired and released, by whom and with which token."},
+		Promise: "A watch tells when a mutex is acquired and released, by whom and with which token, at no revision before that of watch:ready."},
 	{Name: "Watch/Semaphores", Needs: watchedWeights, Run: run(watchSemaphores),
 		Promise: "A watch tells when a semaphore is acquired and released, with the weight."},
 	{Name: "Watch/NothingMissing", Needs: watchedKeys, Run: run(watchNothingMissing),
@@ -139,6 +139,7 @@ func watchLocks(ctx context.Context, e *Env) {
 		h := must(s.Mutex("m").Acquire(ctx))
 		ev := w.expect("lock:acquired", "m")
 		want(holdfast.Token(ev.Token) == h.Token() && ev.Owner == "who", "the grant %d to who is told as %d to %q", h.Token(), ev.Token, ev.Owner)
+		want(ev.Revision >= w.ready.Revision, "a watch that is ready from %d on tells a grant at %d", w.ready.Revision, ev.Revision)
 		done(h.Release())
 		ev = w.expect("lock:released", "m")
 		want(holdfast.Token(ev.Token) == h.Token(), "the release of %d is told of %d", h.Token(), ev.Token)

@@ -101,6 +101,44 @@ func TestWatchTellsOneDelete(t *testing.T) {
 	})
 }
 
+// A counter is told when it is made or its value changes, and not when an addition, Store or swap leaves it.
+func TestCountersTold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *memoryStore) {
+		sp := open(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var told []string
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for ev := range sp.Watch(ctx, "c", 0) {
+				told = append(told, fmt.Sprint(ev.Verb, int64(ev.Number)))
+			}
+		}()
+		synctest.Wait()
+		c := sp.Counter("c")
+		for _, delta := range []int64{0, 0, 2, 0} {
+			if _, err := c.Add(ctx, delta); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Store(ctx, 2); err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range []int64{2, 3} {
+			if swapped, err := c.CompareAndSwap(ctx, 2, to); err != nil || !swapped {
+				t.Errorf("CompareAndSwap of 2 for %d: %v, %v", to, swapped, err)
+			}
+		}
+		synctest.Wait()
+		cancel()
+		<-over
+		if fmt.Sprint(told[1:]) != "[changed0 changed2 changed3]" {
+			t.Errorf("told: %v", told)
+		}
+	})
+}
+
 // A transaction with a lost answer tells what it would have told: of the branch
 // that ran, with what was there before.
 func TestLostAnswerOfABranch(t *testing.T) {

@@ -23,7 +23,7 @@ type rateEntry struct {
 	Rate limit.Rate `json:"rate"`
 	// Epoch tells what was used at this rate from what was used at an earlier one.
 	Epoch string `json:"epoch"`
-	// Changes counts SetRate and Reset, so that a watch sees them.
+	// Changes counts SetRate and Reset, so that a watch sees them. 0: a first use has made it, which is not told.
 	Changes uint64 `json:"changes,omitempty"`
 }
 
@@ -78,11 +78,11 @@ func (d *onStore) atRate(ctx context.Context, r *driver.LimitRequest) (driver.Li
 	case r.Op == driver.LimitSetRate:
 		return driver.LimitReply{Rate: rate.Rate}, nil
 	}
-	reply, err := d.use(ctx, r, rate)
-	if err == nil && r.Op == driver.LimitReset {
+	x, err := d.use(ctx, r, rate)
+	if err == nil && r.Op == driver.LimitReset && x.inUse {
 		err = outcome(d.changed(ctx, r.Name), true) // the key is reset, whatever watches see
 	}
-	return reply, err
+	return x.reply, err
 }
 
 // rateOf is the limiter's entry, made or set as r asks.
@@ -106,7 +106,9 @@ func (d *onStore) rateOf(ctx context.Context, r *driver.LimitRequest) (e *rateEn
 		if e = (&rateEntry{Rate: rate}); r.Op == driver.LimitPeek {
 			return looked, nil // which makes nothing
 		}
-		e.Epoch, e.Changes = hexID(r.ID), has.Changes+1
+		if e.Epoch, e.Changes = hexID(r.ID), has.Changes; r.Op == driver.LimitSetRate {
+			e.Changes++
+		}
 		_, err = d.swap(ctx, ratePrefix+r.Name, item.Revision, e)
 		return sent, err
 	})
@@ -140,7 +142,7 @@ func (d *onStore) changed(ctx context.Context, name string) error {
 }
 
 // use decides r at a rate.
-func (d *onStore) use(ctx context.Context, r *driver.LimitRequest, rate *rateEntry) (driver.LimitReply, error) {
+func (d *onStore) use(ctx context.Context, r *driver.LimitRequest, rate *rateEntry) (*usage, error) {
 	x := &usage{d: d, r: r, rate: rate, key: usageKey(r.Name, r.Key)}
 	decide := func() error {
 		return plain(retry(ctx, d.quickly(), func() (progress, error) { return x.try(ctx) }))
@@ -151,7 +153,7 @@ func (d *onStore) use(ctx context.Context, r *driver.LimitRequest, rate *rateEnt
 	} else {
 		err = d.inTurn(ctx, x.key, r.ID, decide)
 	}
-	return x.reply, err
+	return x, err
 }
 
 // usage is a request to a limiter on its way.
@@ -161,6 +163,8 @@ type usage struct {
 	rate  *rateEntry
 	key   string
 	reply driver.LimitReply
+	// inUse: the key was in use before, or that is not known any more.
+	inUse bool
 	// unsure: a write was sent and not answered, when newest was the last request
 	// that the key remembered.
 	unsure bool
@@ -174,6 +178,7 @@ func (x *usage) try(ctx context.Context) (progress, error) {
 	}
 	if was, ok := u.recall(hexID(x.r.ID)); ok {
 		x.reply = driver.LimitReply{Decision: was.Decision, Reservation: was.Reservation, Rate: x.rate.Rate, Now: was.Now}
+		x.inUse = true
 		return looked, nil
 	}
 	if _, known := u.recall(x.newest); x.unsure && !known && len(u.Recent) == memory {
@@ -181,6 +186,7 @@ func (x *usage) try(ctx context.Context) (progress, error) {
 			Err: errors.New("the engine did not answer, and has forgotten since whether it was done")}}
 	}
 	newest := u.newest()
+	x.inUse = u.State.Known
 	now, wall := x.d.clock(item, x.rate.Rate)
 	moved := wall && u.Wall && u.rewind(now)
 	state, reply, keep := limits.Decide(x.rate.Rate, limits.Number(x.rate.Epoch), u.State, now, x.r)
@@ -297,7 +303,10 @@ func (d *onStore) orphaned(ctx context.Context, item driver.Item, epochs map[str
 	return rate.Epoch != u.Epoch
 }
 
-// limitEvents tell that a limiter was made or changed.
+// limitEvents tell that a limiter was changed or deleted.
 func limitEvents(item *driver.Item) []driver.Event {
+	if e, err := decode[rateEntry](item); !item.Deleted && err == nil && e.Changes == 0 {
+		return nil
+	}
 	return []driver.Event{{Kind: "limit", Verb: "changed", Name: strings.TrimPrefix(item.Key, ratePrefix)}}
 }

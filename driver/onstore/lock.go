@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/deadline"
+	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
 // hold is one lock that is held.
@@ -53,6 +54,9 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 		if r.Wants[i].Kind != driver.Mutex {
 			return driver.Grant{}, errors.ErrUnsupported
 		}
+	}
+	if err := policy.None(&r.Spec); err != nil {
+		return driver.Grant{}, err
 	}
 	var b bundle
 	err := d.call(ctx, func(ctx context.Context) error {

@@ -118,6 +118,7 @@ func (d *onStore) Count(ctx context.Context, r *driver.CountRequest) (driver.Cou
 			return done{}, driver.Errorf("", r.Name, driver.ErrConflict, "the counter is of the other sign: use Unsigned as its first user did")
 		}
 		n.Unsigned = r.Unsigned
+		was := n.Value
 		switch r.Op {
 		case driver.CountLoad:
 			return done{Value: n.Value}, errNothing
@@ -131,7 +132,11 @@ func (d *onStore) Count(ctx context.Context, r *driver.CountRequest) (driver.Cou
 			}
 			n.Value = r.B
 		}
-		return done{Value: n.Value, Swap: r.Op == driver.CountSwap}, nil
+		answer := done{Value: n.Value, Swap: r.Op == driver.CountSwap}
+		if exists && n.Value == was {
+			return answer, errNothing // watches would be told of a change
+		}
+		return answer, nil
 	})
 	return driver.CountReply{Value: answer.Value, Swapped: answer.Swap}, err
 }

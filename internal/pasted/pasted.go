@@ -45,16 +45,28 @@ func Programs(t testing.TB, document string) (all []Program) {
 // at root, and returns all that it prints: a failure is told by that.
 func Go(t testing.TB, root, program string, args ...string) string {
 	t.Helper()
+	return Files(t, root, map[string]string{"main.go": program}, args...)
+}
+
+// Files is Go for a package of several files, by name.
+func Files(t testing.TB, root string, files map[string]string, args ...string) string {
+	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": module(t, root), "go.sum": read(t, root, "go.sum"), "main.go": program} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write(t, dir, map[string]string{"go.mod": module(t, root), "go.sum": read(t, root, "go.sum")})
+	write(t, dir, files)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 	out, _ := cmd.CombinedOutput()
 	return string(out)
+}
+
+func write(t testing.TB, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 var moduleLine = regexp.MustCompile(`(?m)^module .*$`)

@@ -30,7 +30,7 @@ func (p *Process) Pid() int {
 }
 
 // Kill ends the program and its children at once (SIGKILL), with no chance to
-// flush or say goodbye. It returns when they are gone. Killing a dead program
+// flush or say goodbye. It returns when they are gone. Killing a program that has ended
 // does nothing.
 func (p *Process) Kill() {
 	p.t.Helper()

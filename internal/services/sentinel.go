@@ -20,7 +20,7 @@ import (
 )
 
 // Sentinel starts a Sentinel that watches primary under a name, and takes it for
-// dead when it has been silent for silence. It counts as ready when it knows as
+// down when it has been silent for silence. It counts as ready when it knows as
 // many replicas as given. Its URL is that of the Sentinel itself.
 func Sentinel(t testing.TB, primary *RedisServer, name string, replicas int, silence time.Duration) *RedisServer {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 )
 
 // Ports are taken from below the range of ports which kernels give to outgoing
-// connections. Otherwise a client that keeps dialling a dead server can be given
+// connections. Otherwise a client that keeps dialling a server that has ended can be given
 // the server's port, connect to itself, and keep the server from coming back.
 const (
 	firstPort = 20000

@@ -86,7 +86,7 @@ func thaw(root int) error {
 }
 
 // slay kills the tree as a crash of the machine would: first nothing moves,
-// then everything is dead. It returns when all descendants are gone; the root
+// then everything has ended. It returns when all descendants are gone; the root
 // is for its parent to reap.
 func slay(root int) error {
 	all, err := freeze(root)
