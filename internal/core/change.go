@@ -96,7 +96,7 @@ func (m *Machine) cancel(s *session, c *Command, r *Result) {
 	case cl.state == over:
 	case cl.state == waiting:
 		m.drop(cl, CodeCanceled)
-	case cl.state == granted && cl.twin != nil && cl.twin.state == over:
+	case (cl.state == granted || cl.state == revoked && m.version >= 6) && cl.twin != nil && cl.twin.state == over:
 		m.fallBack(cl, r)
 	default:
 		m.giveBack(cl, CodeCanceled, CodeCanceled, r)

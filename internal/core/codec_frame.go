@@ -92,6 +92,9 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 			dst = binary.AppendUvarint(dst, uint64(*n))
 		}
 	}
+	if e.Kind == EntryRaise {
+		dst = binary.AppendUvarint(dst, e.Revision)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(e.Renewals)))
 	for i := range e.Renewals {
 		n := &e.Renewals[i]
@@ -111,6 +114,14 @@ func (e *Entry) dated() bool {
 	return e.Kind == EntryForget || e.Kind == EntryCommands && e.Version >= 3
 }
 
+// newestKind is the last kind of entries of a version.
+func newestKind(version uint8) EntryKind {
+	if version < 6 {
+		return EntryQuota
+	}
+	return EntryRaise
+}
+
 // DecodeEntry decodes all of b into e, using e's slices again. The frames alias
 // b and are not decoded themselves.
 func DecodeEntry(b []byte, e *Entry) error {
@@ -118,7 +129,7 @@ func DecodeEntry(b []byte, e *Entry) error {
 	if e.Version = VersionOf(b); len(b) < 2 || e.Version == 0 || e.Version > EntryVersion || b[1] != tagEntry {
 		r = unopened(b, tagEntry, EntryVersion)
 	}
-	e.Kind = EntryKind(r.enum(byte(EntryQuota), "entry kind"))
+	e.Kind = EntryKind(r.enum(byte(newestKind(e.Version)), "entry kind"))
 	e.Now = r.duration()
 	e.Seconds = r.duration()
 	e.Quota = Quota{}
@@ -126,6 +137,9 @@ func DecodeEntry(b []byte, e *Entry) error {
 		for _, n := range e.Quota.fieldsOf(e.Version) {
 			*n = r.size()
 		}
+	}
+	if e.Revision = 0; e.Kind == EntryRaise {
+		e.Revision = r.uvarint()
 	}
 	e.Renewals, e.Frames = e.Renewals[:0], e.Frames[:0]
 	for range r.count() {
@@ -142,6 +156,9 @@ func DecodeEntry(b []byte, e *Entry) error {
 	}
 	if e.Now > maxNow || e.Seconds > maxSeconds {
 		r.fail("time out of range")
+	}
+	if e.Revision >= MaxRevision {
+		r.fail("revision out of range")
 	}
 	if e.Kind != EntryCommands && r.err == nil && len(e.Renewals)+len(e.Frames) > 0 {
 		r.fail("an entry of this kind carries nothing")

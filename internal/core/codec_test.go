@@ -42,6 +42,7 @@ func fullReply() core.Reply {
 func TestRoundTrip(t *testing.T) {
 	f, entry := fullFrame(), core.Entry{Version: core.EntryVersion, Now: 1 << 40, Renewals: []core.Renewal{{Session: sessionID(2), Attempt: 3, TTL: 4}}}
 	entry.Frames = [][]byte{core.AppendFrame(nil, &f), {}}
+	raise := core.Entry{Version: core.EntryVersion, Kind: core.EntryRaise, Now: 1, Revision: core.MaxRevision - 1, Renewals: []core.Renewal{}, Frames: [][]byte{}}
 	r, p := fullReply(), core.Push{Session: sessionID(1), Seq: 2, State: core.ClaimGone, Code: core.CodeMaxHold, Token: 3, Deadline: 4}
 	n := core.Renewed{Session: sessionID(1), Attempt: 2, Now: 3, Deadline: 4}
 	var f2 core.Frame
@@ -52,6 +53,7 @@ func TestRoundTrip(t *testing.T) {
 	for range 2 { // the second time into used memory
 		alike(t, "frame", core.DecodeFrame(core.AppendFrame(nil, &f), &f2), f, f2)
 		alike(t, "entry", core.DecodeEntry(core.AppendEntry(nil, &entry), &e2), entry, e2)
+		alike(t, "raise", core.DecodeEntry(core.AppendEntry(nil, &raise), &e2), raise, e2)
 		alike(t, "reply", core.DecodeReply(core.AppendReply(nil, &r), &r2), r, r2)
 		alike(t, "push", core.DecodePush(core.AppendPush(nil, &p), &p2), p, p2)
 		alike(t, "renewed", core.DecodeRenewed(core.AppendRenewed(nil, &n), &n2), n, n2)
@@ -124,6 +126,8 @@ func TestBadInput(t *testing.T) {
 		"frame too long":       with(func(b []byte) []byte { return append(b, make([]byte, core.MaxFrame)...) }),
 		"freeze with a frame":  core.AppendEntry(nil, &core.Entry{Kind: core.EntryFreeze, Frames: [][]byte{good}}),
 		"unknown entry kind":   core.AppendEntry(nil, &core.Entry{Kind: 9}),
+		"raise of before":      core.AppendEntry(nil, &core.Entry{Kind: core.EntryRaise, Revision: 9, Version: 5}),
+		"raise out of range":   core.AppendEntry(nil, &core.Entry{Kind: core.EntryRaise, Revision: core.MaxRevision}),
 		"seconds in a stamp":   core.AppendEntry(nil, &core.Entry{Seconds: 9, Version: 2}),
 	}
 	for what, b := range cases {
@@ -159,6 +163,7 @@ func FuzzEntry(f *testing.F) {
 	}
 	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryForget, Seconds: 9}))
 	f.Add(core.AppendEntry(nil, &core.Entry{Version: 1, Now: 9}))
+	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryRaise, Revision: 1 << 50}))
 	f.Add(core.AppendEntry(nil, &core.Entry{Kind: core.EntryQuota, Quota: core.Quota{Sessions: 1, Waiters: 1 << 30}}))
 	var got core.Entry
 	f.Fuzz(func(t *testing.T, b []byte) {

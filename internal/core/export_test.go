@@ -103,6 +103,26 @@ func RestoredVersion(version uint8) error {
 	return r.end()
 }
 
+// OfNext is a snapshot that a program of the next version begins with a record that this one does not
+// know; kind: also its machine has one of a kind of its own.
+func OfNext(kind bool) []byte {
+	m := New(Config{})
+	m.version = EntryVersion + 1
+	own := m.appendSelf(nil)
+	if kind {
+		m.version = BaseVersion
+		own = append(m.appendSelf(nil), "new"...)
+		own[len(own)-4] = selfLimits + 1
+	}
+	v := m.View()
+	defer v.Close()
+	chunk := binary.AppendUvarint(header(nil, tagSnapshot), 0)
+	chunk = v.append(v.append(chunk, tableMachine, own), 99, []byte("new"))
+	var seal digest
+	addBytes(&seal, chunk)
+	return binary.LittleEndian.AppendUint64(chunk, uint64(seal))
+}
+
 // Reword gives all kept refusals another text, as another program would, and returns how
 // many there are.
 func Reword(m *Machine, text string) (n int) {

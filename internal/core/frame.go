@@ -23,6 +23,9 @@ type Renewal struct {
 	TTL     int64 // 0: the session's own
 }
 
+// MaxRevision is where tokens end: beyond it JSON and SQL cannot hold them all.
+const MaxRevision = 1 << 53
+
 // EntryKind is what an entry is for.
 type EntryKind uint8
 
@@ -37,6 +40,9 @@ const (
 	EntryFreeze   // nothing is granted until EntryUnfreeze
 	EntryUnfreeze // and what could not be granted meanwhile is granted now
 	EntryQuota    // sets the quotas from here on
+	// EntryRaise raises the revision to Revision, if it is below: tokens that nodes with another
+	// state have given do not come again. Since version 6.
+	EntryRaise
 )
 
 // Entry is one log entry.
@@ -52,7 +58,9 @@ type Entry struct {
 	// commands, for limiters that go by the calendar; 0: it is not told.
 	Seconds int64
 	// Quota is that of an EntryQuota, else zero.
-	Quota    Quota
+	Quota Quota
+	// Revision is that of an EntryRaise, below [MaxRevision], else zero.
+	Revision uint64
 	Renewals []Renewal
 	Frames   [][]byte // encoded Frames, as they came
 }

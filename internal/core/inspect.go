@@ -243,3 +243,9 @@ func (m *Machine) BadNamespace(name string) string {
 
 // Sessions is how many there are in all namespaces.
 func (m *Machine) Sessions() int { return len(m.byID) }
+
+// LongestTTL is the greatest of all sessions, in nanoseconds. It looks at each of them.
+func (m *Machine) LongestTTL() (longest int64) {
+	m.sessions.each(func(s *session) { longest = max(longest, s.ttl) })
+	return longest
+}

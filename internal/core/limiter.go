@@ -178,6 +178,14 @@ func (m *Machine) clockOf(rate limit.Rate) (now int64, ok bool) {
 	return m.now, true
 }
 
+// Date is the Unix time of the last entry by the clocks of its leaders, in seconds; 0: none has told the date.
+func (m *Machine) Date() int64 {
+	if !m.dated {
+		return 0
+	}
+	return (m.now + m.date) / second
+}
+
 // setRate makes a limiter, or gives the one that is there another rate.
 func (m *Machine) setRate(ns *namespace, res *resource, c *Command, now int64, r *Result) {
 	if res == nil {

@@ -130,6 +130,10 @@ func (m *Machine) Apply(entry []byte, out *Output) error {
 		m.settle()
 	case EntryQuota:
 		m.setQuota(m.entry.Quota)
+	case EntryRaise:
+		if r := m.entry.Revision; r > m.revision {
+			m.revision, m.ordinal = r, 0
+		}
 	default:
 		m.run()
 	}

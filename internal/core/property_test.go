@@ -56,7 +56,7 @@ func (s *subject) Apply(e twin.Entry) (_ twin.Output, err error) {
 			err = fmt.Errorf("panic: %v", r) // so that the history can be shrunk
 		}
 	}()
-	in := core.Entry{Kind: e.Kind, Now: e.Now, Seconds: e.Seconds, Renewals: e.Renewals}
+	in := core.Entry{Kind: e.Kind, Now: e.Now, Seconds: e.Seconds, Revision: e.Revision, Renewals: e.Renewals}
 	for i := range e.Frames {
 		in.Frames = append(in.Frames, core.AppendFrame(nil, &e.Frames[i]))
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -67,8 +68,21 @@ func (x *Restorer) record(r *reader) {
 		d := digest(table)
 		addBytes(&d, r.b[begin:r.i])
 		x.sum += uint64(d)
+		if table == tableMachine {
+			r.newer(body)
+		}
 		x.records++
 		x.bodies[table] = append(x.bodies[table], body)
+	}
+}
+
+// newer refuses what follows the machine's own record if that is of a newer version: it need
+// not be damaged to make no sense here.
+func (r *reader) newer(machine []byte) {
+	var m Machine
+	self := reader{b: machine}
+	if m.readSelf(&self); errors.Is(self.err, ErrVersion) {
+		r.err = self.err
 	}
 }
 

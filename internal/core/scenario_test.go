@@ -44,11 +44,11 @@ func (r *rig) again(id core.SessionID, seq uint64, c core.Command) core.Result {
 func TestManyHoldsEndInSteps(t *testing.T) {
 	const holds, budget = 1000, 64
 	r := newRig(core.Config{Budget: budget})
-	id, heir := r.open(1, 30e9), r.open(2, 300e9)
+	id, next := r.open(1, 30e9), r.open(2, 300e9)
 	for i := range holds {
 		r.must(t, id, core.Command{Op: core.OpAcquire, Wants: mutexes(fmt.Sprintf("lock%04d", i))}, core.CodeOK)
 	}
-	r.must(t, heir, core.Command{Op: core.OpAcquire, Wants: mutexes("lock0999")}, core.CodeQueued)
+	r.must(t, next, core.Command{Op: core.OpAcquire, Wants: mutexes("lock0999")}, core.CodeQueued)
 	r.now = 30e9
 	entries, granted := 0, false
 	for {
@@ -67,7 +67,7 @@ func TestManyHoldsEndInSteps(t *testing.T) {
 		granted = granted || len(r.out.Pushes) == 1 && r.out.Pushes[0].State == core.ClaimGranted
 	}
 	list, _ := r.m.List("", "", "", 10)
-	if entries < holds/budget || !granted || len(list) != 1 || list[0].Holders[0].Session != heir {
+	if entries < holds/budget || !granted || len(list) != 1 || list[0].Holders[0].Session != next {
 		t.Errorf("after %d entries, granted %v, %d names are left", entries, granted, len(list))
 	}
 	if res := r.do(id, core.Command{Op: core.OpOpen, TTL: 1e9}); res.Code != core.CodeNoSession {

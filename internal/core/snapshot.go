@@ -96,7 +96,7 @@ func (m *Machine) readSelf(r *reader) (early bool) {
 		m.limitKeys, m.limiters, m.date, m.dated = r.size(), r.uvarint(), r.varint(), r.flag(r.byte())
 		m.version = r.version()
 	default:
-		r.fail("unknown kind of snapshot")
+		r.err = fmt.Errorf("%w of a snapshot: its kind is none that this program knows", ErrVersion)
 	}
 	return false
 }

@@ -145,9 +145,9 @@ func TestJoinAmongVeryMany(t *testing.T) {
 	}
 }
 
-// TestHeirAmongVeryMany: an election is handed over to a candidate that is found among
+// TestHandOverAmongVeryMany: an election is handed over to a candidate that is found among
 // so many of them, else refused.
-func TestHeirAmongVeryMany(t *testing.T) {
+func TestHandOverAmongVeryMany(t *testing.T) {
 	r := newRig(core.Config{Waiters: 2 * veryMany})
 	stand := core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "chair", Kind: core.Election}}}
 	for i := range veryMany {

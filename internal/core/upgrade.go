@@ -86,7 +86,8 @@ func (m *Machine) suspend(base *claim) {
 	base.s.has.over++
 }
 
-// fallBack turns a granted upgrade into the shared claim that it was.
+// fallBack turns a granted upgrade into the shared claim that it was. One that was revoked makes it revoked: the
+// cancel of an upgrade does not say that its holder knows of that.
 func (m *Machine) fallBack(u *claim, r *Result) {
 	base := u.twin
 	at, why := u.deadline, u.reason
@@ -94,7 +95,7 @@ func (m *Machine) fallBack(u *claim, r *Result) {
 	m.touchClaim(base)
 	u.twin, base.twin = nil, nil
 	r.Revision = m.next()
-	base.state, base.modified = granted, m.revision
+	base.state, base.modified = u.state, m.revision
 	base.version++
 	base.s.has.held++
 	base.s.has.over--
@@ -103,6 +104,9 @@ func (m *Machine) fallBack(u *claim, r *Result) {
 	m.unhold(u)
 	m.retire(u, CodeCanceled)
 	m.tell(base, VerbDowngraded, CodeCanceled)
+	if base.state == revoked {
+		m.push(base, ClaimRevoked, CodeRevoked)
+	}
 }
 
 // downgrade makes an exclusive hold shared and lets the readers in.

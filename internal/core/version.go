@@ -16,7 +16,9 @@ package core
 //	   renewed; a re-entrant request joins the oldest hold; the quota of holds counts an upgrade that waits, and not the shared claim
 //	   under one that is granted; that of keys counts what a transaction leaves; a session is revoked
 //	   in its own name, without a number
-const EntryVersion = 5
+//	6  the revision is raised where a state check has given up the state of a node; the cancel of an
+//	   upgrade that was revoked leaves its holder the shared claim, revoked
+const EntryVersion = 6
 
 // BaseVersion is that of a new machine, and of one from a snapshot that does not tell. It
 // is the least that this program writes.

@@ -61,6 +61,11 @@ func TestVersion_TooNew(t *testing.T) {
 	if err := core.RestoredVersion(core.EntryVersion + 1); !errors.Is(err, core.ErrVersion) {
 		t.Errorf("a snapshot of the next version: %v", err)
 	}
+	for _, kind := range []bool{false, true} { // it must not pass for a damaged one
+		if _, err := restoreAll([][]byte{core.OfNext(kind)}); !errors.Is(err, core.ErrVersion) {
+			t.Errorf("a snapshot of the next version with what is new there, %v: %v", kind, err)
+		}
+	}
 	if err := core.RestoredVersion(core.BaseVersion); !errors.Is(err, core.ErrFrame) {
 		t.Errorf("a snapshot that tells what goes without saying: %v", err)
 	}

@@ -44,6 +44,7 @@ type Gen struct {
 	extras  *rand.Rand // for what came later, so that earlier seeds keep their histories
 	limits  *rand.Rand // for limiters, likewise
 	wide    *rand.Rand // for crowds and great weights, likewise
+	raises  *rand.Rand // for revisions that are raised, likewise
 	Taste   Taste
 	now     int64
 	clients []*client
@@ -86,7 +87,7 @@ type grant struct {
 // New draws a taste from the seed.
 func New(seed uint64) *Gen {
 	stream := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
-	g := &Gen{rand: stream(0x686f6c6466617374), extras: stream(1), limits: stream(2), wide: stream(3), asked: map[request]string{}}
+	g := &Gen{rand: stream(0x686f6c6466617374), extras: stream(1), limits: stream(2), wide: stream(3), raises: stream(4), asked: map[request]string{}}
 	g.Taste = g.taste()
 	g.now = second * int64(g.rand.IntN(3))
 	for i := range g.Taste.Sessions {
@@ -142,6 +143,9 @@ func (g *Gen) Next() twin.Entry {
 	e := twin.Entry{Now: g.now}
 	if g.chance(3) {
 		e.Now = max(0, e.Now-second) // time does not go back
+	}
+	if g.raises.IntN(100) < g.Taste.Kinds {
+		return twin.Entry{Kind: core.EntryRaise, Now: g.now, Revision: 1<<g.raises.IntN(45) + g.raises.Uint64N(1000)}
 	}
 	if g.chance(g.Taste.Kinds) {
 		e.Kind = core.EntryKind(1 + g.rand.IntN(3))

@@ -14,7 +14,7 @@ func Lines(e twin.Entry) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "batch\nat %s\n", at(e.Now))
 	if e.Kind != core.EntryCommands {
-		fmt.Fprintf(&s, "%s %d\n", entryKinds[e.Kind], e.Seconds)
+		fmt.Fprintf(&s, "%s %d\n", entryKinds[e.Kind], uint64(e.Seconds)+e.Revision)
 	}
 	for _, r := range e.Renewals {
 		l := printLine{}
@@ -37,7 +37,7 @@ func Lines(e twin.Entry) string {
 	return s.String()
 }
 
-var entryKinds = []string{"", "forget", "freeze", "unfreeze"}
+var entryKinds = []string{"", "forget", "freeze", "unfreeze", "", "raise"}
 
 func commandLine(id core.SessionID, c core.Command) *printLine {
 	l := &printLine{}

@@ -101,7 +101,7 @@ func (p *Player) add(e *twin.Entry, words []string) error {
 	case "frame":
 		p.apart = true
 		return nil
-	case "forget", "freeze", "unfreeze":
+	case "forget", "freeze", "unfreeze", "raise":
 		return addKind(e, words)
 	}
 	return p.addCommand(e, words)
@@ -164,8 +164,12 @@ func addKind(e *twin.Entry, words []string) error {
 	if len(words) == 1 {
 		return nil
 	}
-	n, err := strconv.ParseInt(words[1], 10, 64)
-	e.Seconds = n
+	n, err := strconv.ParseUint(words[1], 10, 63)
+	if e.Kind == core.EntryRaise {
+		e.Revision = n
+	} else {
+		e.Seconds = int64(n)
+	}
 	return err
 }
 

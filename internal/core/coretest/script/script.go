@@ -29,7 +29,7 @@
 // Numbers are given to commands in turn, for each session; seq=7 sets one, and
 // mark=3 the mark of the frame. Lines of one session that follow each other in
 // a batch are one frame, unless a line "frame" stands between them; "freeze",
-// "unfreeze" and "forget SECONDS" make the entry one of that kind.
+// "unfreeze", "forget SECONDS" and "raise REVISION" make the entry one of that kind.
 package script
 
 import (

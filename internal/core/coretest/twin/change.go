@@ -108,7 +108,7 @@ func (t *Twin) cancel(s *session, cmd core.Command) core.Result {
 		t.drop(c, core.CodeCanceled)
 		t.settle()
 		return core.Result{}
-	case c.was.seq != 0 && c.state == core.ClaimGranted:
+	case c.was.seq != 0 && (c.state == core.ClaimGranted || c.state == core.ClaimRevoked):
 		return t.fallBack(c)
 	}
 	return t.giveBack(c, core.CodeCanceled, core.CodeCanceled)
@@ -131,6 +131,9 @@ func (t *Twin) fallBack(c *claim) core.Result {
 	c.wants[0].Mode = core.Shared
 	c.s.records = slices.DeleteFunc(c.s.records, func(r record) bool { return r.result.Seq == c.seq })
 	t.tell(c, core.VerbDowngraded, core.CodeCanceled)
+	if c.state == core.ClaimRevoked {
+		t.push(c, core.ClaimRevoked, core.CodeRevoked)
+	}
 	t.touch(c, 0)
 	t.settle()
 	return r

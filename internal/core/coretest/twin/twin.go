@@ -30,6 +30,7 @@ type Entry struct {
 	Kind     core.EntryKind
 	Now      int64
 	Seconds  int64
+	Revision uint64
 	Renewals []core.Renewal
 	Frames   []core.Frame
 }
@@ -100,6 +101,10 @@ func (t *Twin) Apply(e Entry) Output {
 		t.unfreeze()
 	case core.EntryForget:
 		t.forget(e.Seconds)
+	case core.EntryRaise:
+		if e.Revision > t.revision {
+			t.revision, t.ordinal = e.Revision, 0
+		}
 	}
 	for _, r := range e.Renewals {
 		t.renew(r)
