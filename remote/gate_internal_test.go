@@ -109,7 +109,7 @@ func TestGate_Outage(t *testing.T) {
 	})
 }
 
-// Who comes, or waits, when an address could not be reached is told at once, to try
+// A caller that comes, or waits, when an address could not be reached is told at once, to try
 // another one; a moment later it is tried again.
 func TestGate_Verdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestGate_Verdict(t *testing.T) {
 	})
 }
 
-// Who goes away takes nobody's turn along, whether its own had come or not.
+// A caller that goes away takes nobody's turn along, whether its own had come or not.
 func TestGate_Abandon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x gates

@@ -332,7 +332,7 @@ func TestSlowLeader_ByAnotherName(t *testing.T) {
 }
 
 // A node that does not lead is listened to: it tells the leader as soon as it knows.
-// Who would rather ask it anew would hear of the dead one for ever.
+// A client that asked it anew instead would hear of the leader that is gone for ever.
 func TestFollowerTellsOfTheNextLeader(t *testing.T) {
 	x := newTapped(t)
 	f, addr := newFollower(t, nobody(t))

@@ -107,7 +107,7 @@ func TestWatchersShareASubscription(t *testing.T) {
 	}
 }
 
-// Who joins later sees nothing of what was answered before, however slow the
+// A watcher that joins later sees nothing of what was answered before, however slow the
 // others are, and everything from then on.
 func TestLateWatcherBeginsNow(t *testing.T) {
 	g := newGroup(t, 1, fast)

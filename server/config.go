@@ -116,7 +116,11 @@ func (c Config) filled() (Config, error) {
 	// What is wrong with Dir is told when it is opened.
 	cluster, id, _ := storage.Owner(c.files(), c.Dir)
 	c.ClusterID = cmp.Or(c.ClusterID, cluster, 1)
-	if former, _ := storage.Former(c.files(), c.Dir); former != 0 && (c.ID == former || c.ID == 0) {
+	former, _ := storage.Former(c.files(), c.Dir)
+	if err := c.transplanted(id, former); err != nil {
+		return c, err
+	}
+	if former != 0 && (c.ID == former || c.ID == 0) {
 		c.ID, c.Join = id, true // it was started as one, and the group let it in as another
 	}
 	if c.Join && c.ID == 0 && id == 0 {
@@ -228,6 +232,22 @@ func (c *Config) misplaced() error {
 		if !c.Join && e.ID != c.ID && address.Same(e.Peer, c.Listen) && !address.Same(c.self().Peer, c.Listen) {
 			return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "this node would be number %d, and listen for other nodes at %s, which --members has for node %d: is it node %[3]d (--id %[3]d), or is --peer wrong?", c.ID, c.Listen, e.ID)
 		}
+	}
+	return nil
+}
+
+// transplanted refuses to start the directory of node id where --members has another: the group would look for each
+// of the two where the other is. To which number the group has given another, former, its command line stays as it was. One
+// that joins may be told of a node that was at its address before.
+func (c *Config) transplanted(id, former uint64) error {
+	i := slices.IndexFunc(c.Founders, func(e Member) bool { return address.Same(e.Peer, c.Listen) })
+	elsewhere := slices.ContainsFunc(c.Founders, func(e Member) bool { return e.ID == id })
+	switch {
+	case id == 0 || c.ID != 0 && c.ID != id && c.ID != former: // that is refused when it is opened
+	case i < 0 || c.Founders[i].ID == id || c.Founders[i].ID == former || c.Join && !elsewhere:
+	default:
+		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "this is the directory of node %d, and --members has %s, where it would listen for other nodes (--peer), for node %d: name the directory of node %[3]d (--data), "+
+			"or node %[1]d at its address in --members. What was restored (snapshot restore) is a new cluster: start it without the --members of the old one", id, c.Listen, c.Founders[i].ID)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,3 +112,83 @@ func TestFounders_ArePassedOn(t *testing.T) {
 		t.Errorf("they are %+v, want %+v", got, want)
 	}
 }
+
+// made is a new directory of node id, which came as number former; 0: it came as what it is.
+func made(t *testing.T, id, former uint64) string {
+	t.Helper()
+	o := storage.Options{ClusterID: 1, NodeID: id, SegmentSize: 64 << 10}
+	if former != 0 {
+		o.NodeID = former
+	}
+	dir := t.TempDir()
+	s, _, err := storage.Open(storage.OS{}, dir, o)
+	if err == nil && former != 0 {
+		err = s.Renumber(id)
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A directory does not start where --members has another node, whichever node led it there: that is
+// said with both numbers. One that the group has given another number does, by its command
+// line of before, and so do a node that moved and one that joined.
+func TestDirectoryAtAnothersAddress(t *testing.T) {
+	at := func(id uint64, n string) Member { return Member{ID: id, Peer: "127.0.0." + n + ":7421"} }
+	three := []Member{at(1, "1"), at(2, "2"), at(3, "3")}
+	joined := append(slices.Clone(three), at(4, "4"))
+	for name, c := range map[string]struct {
+		id, former, given uint64
+		listen            string
+		members           []Member
+		join              bool
+		refused           string
+	}{
+		"swapped":                       {3, 0, 0, "1", three, false, "directory of node 3, and --members has 127.0.0.1:7421, where it would listen for other nodes (--peer), for node 1: name the directory of node 1"},
+		"a new cluster":                 {1, 0, 0, "3", three, false, "start it without the --members of the old one"},
+		"a new cluster, as number 1":    {1, 0, 1, "3", three, false, "directory of node 1"},
+		"replaced":                      {4, 1, 0, "1", three, false, ""},
+		"replaced, by its old number":   {4, 1, 1, "1", three, false, ""},
+		"replaced, known by its new":    {4, 1, 0, "1", []Member{at(4, "1"), at(2, "2")}, false, ""},
+		"replaced and swapped":          {4, 1, 0, "2", three, false, "directory of node 4"},
+		"replaced and swapped, told":    {4, 1, 1, "2", three, false, "directory of node 4"},
+		"a learner":                     {4, 0, 0, "4", three, true, ""},
+		"a learner among its members":   {4, 0, 4, "4", joined, true, ""},
+		"a learner where another was":   {4, 0, 4, "2", three, true, ""},
+		"a learner, swapped":            {3, 0, 0, "4", joined, true, "directory of node 3"},
+		"where a learner's is, swapped": {4, 0, 0, "3", three, false, "directory of node 4"},
+		"moved":                         {3, 0, 3, "9", three, false, ""},
+		"moved, and all know":           {3, 0, 0, "9", []Member{at(1, "1"), at(2, "2"), at(3, "9")}, false, ""},
+		"at home":                       {3, 0, 0, "3", three, false, ""},
+		"alone":                         {3, 0, 0, "3", nil, false, ""},
+	} {
+		cfg := Config{Dir: made(t, c.id, c.former), ID: c.given, Founders: c.members, Listen: at(0, c.listen).Peer, Join: c.join}
+		switch _, err := cfg.filled(); {
+		case c.refused == "" && err != nil, c.refused != "" && (!errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), c.refused)):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Nothing is written before a directory is refused, and one that belongs to another number than it is
+// started with is refused as that.
+func TestDirectoryAtAnothersAddress_WritesNothing(t *testing.T) {
+	three := []Member{{ID: 1, Peer: "127.0.0.1:7421"}, {ID: 2, Peer: "127.0.0.2:7421"}, {ID: 3, Peer: "127.0.0.3:7421"}}
+	cfg := Config{Dir: made(t, 3, 0), Founders: three, Listen: three[0].Peer}
+	before, err := os.ReadFile(filepath.Join(cfg.Dir, "vote"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("it is started, %v", err)
+	}
+	if after, err := os.ReadFile(filepath.Join(cfg.Dir, "vote")); err != nil || !slices.Equal(before, after) {
+		t.Errorf("its vote was written, %v", err)
+	}
+	if cfg.ID = 1; !errors.Is(errOf(New(cfg)), storage.ErrForeign) {
+		t.Error("as number 1 it is not refused as that of another")
+	}
+}
+
+func errOf(_ *Server, err error) error { return err }

@@ -11,7 +11,11 @@
 //
 // [Server.Space] is the whole API on the node, in process; the URL embed:///dir
 // starts a node and opens one in one step. For other processes package server/api
-// serves it on a port, where package remote and other clients find it. Methods with
-// types of internal packages ([Server.Look], those with a [Stream]) are for the packages
-// of this module; programs use the Space, or package remote.
+// serves it on a port, where package remote and other clients find it.
+//
+// Some methods are for the packages of this module, which serve a node to others through them,
+// and carry no promise of compatibility: [Server.Look], [Server.LookAt], [Server.Members], [Server.Renew],
+// [Server.Status], [Server.Submit], [Server.Watch], [Stream.Attach], [Stream.Detach], [Watch.Next],
+// [Watch.Place] and [Feed.Place]. They take and give types of internal packages, which change
+// with the log and the wire. Programs use the Space, or package remote.
 package server

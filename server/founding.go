@@ -21,6 +21,7 @@ type founding struct {
 	asking   atomic.Bool
 	empty    atomic.Bool // the directory has no state
 	proposal atomic.Uint64
+	rounds   atomic.Int64 // of questions in a row that reached no leader
 	wg       sync.WaitGroup
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -61,5 +62,28 @@ func TestPeersOf_SameWithEachLook(t *testing.T) {
 		if got := s.mayKnow(words)["five:1"]; got != 12 {
 			t.Fatalf("node %d is asked at five:1", got)
 		}
+	}
+}
+
+// A node that waits to be let in, and reaches no leader for long, is told what a majority of lost disks
+// needs; a leader that answers begins the count anew.
+func TestUnledGroupIsTold(t *testing.T) {
+	var f founding
+	for range 2 {
+		for i := range unledRounds - 1 {
+			if text := f.unled(false); text != "" {
+				t.Fatalf("in round %d it says %q", i, text)
+			}
+		}
+		if text := f.unled(true); text != "" {
+			t.Errorf("with a leader it says %q", text)
+		}
+	}
+	text := ""
+	for range unledRounds {
+		text = f.unled(false)
+	}
+	if !strings.Contains(text, "--force-new-cluster") {
+		t.Errorf("without a leader it says %q", text)
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/server"
 )
 
@@ -72,4 +74,42 @@ func TestDamagedNodeKnowsItsNumber(t *testing.T) {
 		c.do(add())
 		g.sameState()
 	}
+}
+
+// Where the file with its number is damaged, and it was given none, the node says that, and not
+// only that number 1, which it would have by default, is that of another.
+func TestDamagedNodeWithoutANumber(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	cfg := g.cfgs[1]
+	if err := g.nodes[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	flipped(t)(filepath.Join(cfg.Dir, "identity"))
+	cfg.ID = 0
+	_, err := server.New(cfg)
+	if !errors.Is(err, storage.ErrDamaged) || !contains(err, filepath.Join(cfg.Dir, "identity"), "--id") {
+		t.Errorf("it says %v", err)
+	}
+	g.nodes[1] = g.nodes[0]
+}
+
+// Promise: "When the disks of a majority are lost, those that come back empty refuse to vote, and the
+// rest cannot decide anything." They say what is left to do.
+func TestLostMajorityIsTold(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	for i, n := range g.nodes {
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			wipe(t, g.cfgs[i].Dir)
+		}
+	}
+	start(t, g.cfgs[0])
+	lost, notices := noticed(g.cfgs[1])
+	start(t, lost)
+	start(t, g.cfgs[2])
+	hear(t, notices, "--force-new-cluster")
 }

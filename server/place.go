@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -99,7 +100,7 @@ func (l *loop) sits(dir uint64, addr string) bool {
 // replaced asks the group to let this node in under another number; true: nothing
 // is left to ask, and the node stops.
 func (s *Server) replaced(why error, words map[uint64]replica.Word) bool {
-	asked, removed := s.mayKnow(words), why
+	asked, removed, led := s.mayKnow(words), why, false
 	for _, addr := range slices.Sorted(maps.Keys(asked)) {
 		number, err := s.requestNumber(asked[addr], addr)
 		switch {
@@ -110,10 +111,25 @@ func (s *Server) replaced(why error, words map[uint64]replica.Word) bool {
 			s.loop.must(s.stranger(removed)) // for good: nothing took the place of its number
 			return true
 		}
+		led = led || errors.As(err, new(nowhere)) || errors.As(err, new(denied)) && !strings.HasPrefix(err.Error(), ErrNotLeader.Error())
 		why = fmt.Errorf("%w; %s says: %w", why, addr, err)
 	}
-	s.notice(fmt.Errorf("%w. This node does not vote, since it does not know what node %d has promised; it waits to be let in", why, s.cfg.ID))
+	s.notice(fmt.Errorf("%w. This node does not vote, since it does not know what node %d has promised; it waits to be let in%s", why, s.cfg.ID, s.loop.founding.unled(led)))
 	return false
+}
+
+// unledRounds are so many rounds of questions as a group with a majority needs no time to elect a leader.
+const unledRounds = 20
+
+// unled counts the rounds in which no leader was reached, and says what it may mean that none is there.
+func (f *founding) unled(led bool) string {
+	switch {
+	case led:
+		f.rounds.Store(0)
+	case f.rounds.Add(1) >= unledRounds:
+		return ". No node that it has asked leads: if the disks of a majority of the group are lost, none will, and what is left of one node has to become a new cluster (holdfast snapshot restore DIR --force-new-cluster; docs/operate.md, A lost majority)"
+	}
+	return ""
 }
 
 // askAgain asks the group to let this node in until it does: one that joins, has
@@ -193,6 +209,11 @@ type nowhere string
 
 func (n nowhere) Error() string { return string(n) }
 
+// denied is what another node says that gives no number.
+type denied string
+
+func (d denied) Error() string { return string(d) }
+
 func (s *Server) requestNumber(id uint64, addr string) (uint64, error) {
 	b, err := s.loop.peers.Ask(id, addr, encodeNumberRequest(s.cfg.self().endpoint(), !s.cfg.NoReplace))
 	switch {
@@ -205,7 +226,7 @@ func (s *Server) requestNumber(id uint64, addr string) (uint64, error) {
 	case b[0] == 2:
 		return 0, nowhere(b[1:])
 	}
-	return 0, errors.New(string(b[1:]))
+	return 0, denied(b[1:])
 }
 
 // renumber makes the empty directory one of another number.

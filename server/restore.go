@@ -3,7 +3,11 @@ package server
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -83,18 +87,17 @@ func origin(o disk.Origin) Origin {
 // may use: a snapshot of it and its log up to that revision or time, as the way past what was
 // done by mistake, or past an entry that cannot be applied.
 func Restore(backup string, a Anew) (Began, error) {
-	from := disk.Restore
 	if a.Until > 0 || !a.UntilTime.IsZero() {
-		from = disk.RestoreUntil
+		return a.begin("restore", a.salvaging(disk.RestoreUntil, backup))
 	}
-	return a.begin("restore", func(s disk.Start) (disk.Origin, error) { return from(storage.OS{}, backup, s) })
+	return a.begin("restore", func(s disk.Start) (disk.Origin, error) { return disk.Restore(storage.OS{}, backup, s) })
 }
 
 // AcceptLoss begins a cluster from what can still be read of the damaged
 // directory old, up to the first damage. old is not changed, and no process may
 // use it. If the other nodes of the cluster are well, replace the node instead.
 func AcceptLoss(old string, a Anew) (Began, error) {
-	return a.begin("accept the loss", func(s disk.Start) (disk.Origin, error) { return disk.AcceptLoss(storage.OS{}, old, s) })
+	return a.begin("accept the loss", a.salvaging(disk.AcceptLoss, old))
 }
 
 // ForceNewCluster makes the last node of a cluster, which cannot decide without
@@ -106,7 +109,30 @@ func AcceptLoss(old string, a Anew) (Began, error) {
 // both grant. Only fencing tells them apart, and only while the old one makes
 // fewer than 2²⁰ changes a second.
 func ForceNewCluster(old string, a Anew) (Began, error) {
-	return a.begin("force a new cluster", func(s disk.Start) (disk.Origin, error) { return disk.ForceNewCluster(storage.OS{}, old, s) })
+	return a.begin("force a new cluster", a.salvaging(disk.ForceNewCluster, old))
+}
+
+// salvaging begins from the directory of a node.
+func (a Anew) salvaging(from func(storage.FS, string, disk.Start) (disk.Origin, error), old string) func(disk.Start) (disk.Origin, error) {
+	return func(s disk.Start) (disk.Origin, error) {
+		o, err := from(storage.OS{}, old, s)
+		return o, nameless(old, err)
+	}
+}
+
+// nameless says what is left of a directory without a readable identity, which has what the
+// checksums of the log begin with: its snapshots, each of which is a backup.
+func nameless(old string, err error) error {
+	e, ok := errors.AsType[*storage.Error](err)
+	if !ok || !errors.Is(err, storage.ErrDamaged) || filepath.Base(e.File) != "identity" {
+		return err
+	}
+	again := *e
+	again.Advice = "without it the log cannot be read, and there is no snapshot: restore a backup; nothing was changed"
+	if all, _ := filepath.Glob(filepath.Join(old, "snap-*")); len(all) > 0 {
+		again.Advice = fmt.Sprintf("without it the log cannot be read, but a snapshot can, as a backup; what came after it is lost, unless another node has it: holdfast snapshot restore %s --data NEW; nothing was changed", slices.Max(all))
+	}
+	return &again
 }
 
 func (a Anew) begin(op string, from func(disk.Start) (disk.Origin, error)) (Began, error) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,6 +214,90 @@ func TestAcceptLoss(t *testing.T) {
 	}
 	if now, _ := os.ReadFile(log); !bytes.Equal(now, b) {
 		t.Error("the damaged file was changed")
+	}
+}
+
+// Files that were moved aside have their names back in a directory of their own: what can be read of them is there.
+func TestRestore_NamesGivenBack(t *testing.T) {
+	cfg := server.Config{Dir: t.TempDir()}
+	s := start(t, cfg)
+	c := newClient(t, 1, one(s))
+	for range 20 {
+		c.do(add())
+	}
+	s.Close()
+	damage(t, cfg.Dir)
+	prefix, err := storage.MoveAside(storage.OS{}, cfg.Dir)
+	if err != nil || prefix != "damaged-1-" {
+		t.Fatal(prefix, err)
+	}
+	files, err := filepath.Glob(filepath.Join(cfg.Dir, prefix+"*"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	own, dir := t.TempDir(), filepath.Join(t.TempDir(), "new")
+	for _, file := range files {
+		if err := os.Rename(file, filepath.Join(own, strings.TrimPrefix(filepath.Base(file), prefix))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began, err := server.AcceptLoss(own, server.Anew{Dir: dir})
+	if err != nil || len(began.From.Findings) == 0 {
+		t.Fatalf("%+v, %v", began, err)
+	}
+	if r := newClient(t, 2, one(start(t, server.Config{Dir: dir}))).do(add()); r.Number < 2 || r.Number > 20 {
+		t.Errorf("the counter goes on at %d", r.Number)
+	}
+}
+
+// A directory without a readable identity gives its newest snapshot, as a backup, and every
+// other way out says so.
+func TestRestore_WithoutIdentity(t *testing.T) {
+	cfg := server.Config{Dir: t.TempDir()}
+	s := start(t, cfg)
+	newClient(t, 1, one(s)).do(add())
+	if err := s.Backup(within(t), io.Discard); err != nil { // makes a snapshot
+		t.Fatal(err)
+	}
+	s.Close()
+	for what, lose := range map[string]func(file string){"flipped": flipped(t), "gone": func(file string) { _ = os.Remove(file) }} {
+		old := filepath.Join(t.TempDir(), "old")
+		if err := os.CopyFS(old, os.DirFS(cfg.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		lose(filepath.Join(old, "identity"))
+		anew := server.Anew{Dir: filepath.Join(t.TempDir(), "new")}
+		at := anew
+		at.Until = 1
+		for _, err := range []error{errOf(server.AcceptLoss(old, anew)), errOf(server.ForceNewCluster(old, anew)), errOf(server.Restore(old, at))} {
+			if !errors.Is(err, storage.ErrDamaged) || !contains(err, filepath.Join(old, "snap-"), "--data NEW") || contains(err, "accept the loss or") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		snaps, err := filepath.Glob(filepath.Join(old, "snap-*"))
+		if err != nil || len(snaps) == 0 {
+			t.Fatal(snaps, err)
+		}
+		if _, err := server.Restore(snaps[len(snaps)-1], anew); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if r := newClient(t, 2, one(start(t, server.Config{Dir: anew.Dir}))).do(add()); r.Number != 2 {
+			t.Errorf("%s: the counter goes on at %d, want 2", what, r.Number)
+		}
+	}
+}
+
+// flipped turns a bit of a file around.
+func flipped(t *testing.T) func(file string) {
+	return func(file string) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)/2] ^= 1
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// Who sends more than the loop takes waits for it, and goes on when it has.
+// A sender of more than the loop takes waits for it, and goes on when it has.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(nil, 1, 0)

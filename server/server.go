@@ -57,7 +57,7 @@ func New(cfg Config) (*Server, error) {
 func open(given Config) (*Server, replica.Recovered, error) {
 	cfg, err := given.filled()
 	if err != nil {
-		return nil, replica.Recovered{}, err
+		return nil, replica.Recovered{}, given.numberless(&cfg, err)
 	}
 	s := &Server{cfg: cfg}
 	rec, err := s.open()
@@ -73,6 +73,19 @@ func open(given Config) (*Server, replica.Recovered, error) {
 	}
 	rec, err = s.open()
 	return s, rec, err
+}
+
+// numberless says that the number of a node is missing since the file that has it is damaged,
+// where a number that the node does not have is refused.
+func (c *Config) numberless(known *Config, err error) error {
+	if c.ID != 0 || known.Dir == "" {
+		return err
+	}
+	_, _, damage := storage.Owner(known.files(), known.Dir)
+	if !errors.Is(damage, storage.ErrDamaged) {
+		return err
+	}
+	return startError(known, fmt.Errorf("%w. So this node does not know its number: name it (Config.ID, --id); without: %w", damage, err))
 }
 
 // begins reports whether a node can begin with nothing in the directory of a configuration, and

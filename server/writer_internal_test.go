@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
 )
 
-// Who would write itself leaves it to the writer while the disk is in use, and the
+// A caller that would write itself leaves it to the writer while the disk is in use, and the
 // writer leaves the disk to it.
 func TestWriter_OneAtATime(t *testing.T) {
 	d, _, err := disk.Open(simdisk.New(), "data", storage.Options{ClusterID: 1, NodeID: 1, SegmentSize: 64 << 10}, replica.Bootstrap(core.Config{}, []replica.Endpoint{{ID: 1}}))

@@ -152,7 +152,7 @@ func (c *Client) sharedUser(now int64, spec driver.Spec) *ClientSession {
 	return u
 }
 
-// retire takes a dead session out of use.
+// retire takes an ended session out of use.
 func (c *Client) retire(u *ClientSession) {
 	if c.shared[u.session.Spec] == u {
 		delete(c.shared, u.session.Spec)

@@ -36,12 +36,12 @@ func (c *Config) picture() picture {
 		Node: n.Actor().String(), Limit: c.Rate.String(), Total: n.Total(), Divergence: n.Divergence(), SyncAge: n.SyncAge().Seconds(),
 		Allowed: own.Allowed, Denied: own.Denied, Over: own.Over, Keys: c.Limiter.Keys(), Peers: []status{},
 	}
-	p.Agree = p.Divergence == 0
 	if c.LinkErr != nil {
 		if err := c.LinkErr(); err != nil {
 			p.Link = err.Error()
 		}
 	}
+	p.Agree = p.Divergence == 0 && p.Link == "" // what nodes said last may be all that could be heard
 	for _, peer := range n.Peers() {
 		p.Peers = append(p.Peers, status{peer.Actor.String(), peer.Total, peer.Lag.Seconds(), time.Since(peer.Heard).Seconds(), peer.Differs == 0})
 	}
@@ -59,7 +59,7 @@ td.n{text-align:right;font-variant-numeric:tabular-nums}.yes{color:#0a6b2d}.no{c
 @media (prefers-color-scheme:dark){body{color:#eee;background:#111}.yes{color:#6fdc8c}.no{color:#ff8389}}</style></head><body>
 <h1>Edge node {{.Node}}</h1>
 <p>{{.Limit}}. {{.Allowed}} allowed, {{.Denied}} denied here; {{.Over}} above the rate on all nodes; {{.Keys}} keys.</p>
-<p class="{{if .Agree}}yes{{else}}no{{end}}">{{if .Agree}}✓ All nodes agree.{{else}}✗ Nodes differ by up to {{.Divergence}}.{{end}}</p>
+<p class="{{if .Agree}}yes{{else}}no{{end}}">{{if .Agree}}✓ All nodes agree.{{else if .Divergence}}✗ Nodes differ by up to {{.Divergence}}.{{else}}✗ It is not known whether all nodes agree.{{end}}</p>
 {{with .Link}}<p class="no">✗ {{.}}</p>{{end}}
 <table><thead><tr><th>node</th><th>total</th><th>lag</th><th>heard</th><th></th></tr></thead><tbody>
 <tr><td>{{.Node}} (this one)</td><td class="n">{{.Total}}</td><td></td><td></td><td></td></tr>

@@ -98,8 +98,15 @@ func checkForm(r *http.Request, names []string) error {
 			return fmt.Errorf("%w: %.100q", errCost, text)
 		}
 	}
-	if r.FormValue("key") == "" {
+	return checkKey(r.FormValue("key"))
+}
+
+func checkKey(key string) error {
+	switch {
+	case key == "":
 		return errors.New("the request names no key: add the parameter key")
+	case len(key) > edge.MaxName:
+		return fmt.Errorf("the parameter \"key\" has %d bytes; at most %d are allowed", len(key), edge.MaxName)
 	}
 	return nil
 }

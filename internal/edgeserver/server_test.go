@@ -2,6 +2,7 @@ package edgeserver_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -99,6 +100,8 @@ func TestCheck_NamesWhatIsWrong(t *testing.T) {
 		"check?key=k&costs=50":                  `the parameter "costs" is unknown; there are ["key" "cost"]`,
 		"check?key=k&key=j":                     `the parameter "key" is given 2 times; give it once`,
 		"check?key=k&cost=1&cost=2":             `the parameter "cost" is given 2 times; give it once`,
+		"check?key=" + strings.Repeat("k", 513): `the parameter "key" has 513 bytes; at most 512 are allowed`,
+		"count?key=" + strings.Repeat("k", 513): `the parameter "key" has 513 bytes; at most 512 are allowed`,
 		"check?cost=1":                          `the request names no key: add the parameter key`,
 		"check?key=k&cost=%zz":                  `the form cannot be read: invalid URL escape "%zz"`,
 		"count?key=k&cost=1":                    `the parameter "cost" is unknown; there are ["key"]`,
@@ -226,6 +229,20 @@ func TestPictures(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &p); err != nil || !p.Agree || p.Total != 3 || len(p.Peers) != 1 || !p.Peers[0].Agree || !strings.Contains(page, "All nodes agree") {
 				t.Errorf("together: %s %v", text, err)
 			}
+		}
+	})
+}
+
+// TestAgreeOverABrokenLink: what cannot be heard is not told as agreement.
+func TestAgreeOverABrokenLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := config(t, edgetest.NewHub(edgetest.Faults{}), "a")
+		a.LinkErr = func() error { return errors.New("states are not kept") }
+		if _, text := ask(t, a, "GET", "/v1/nodes"); !strings.Contains(text, `"agree":false`) || !strings.Contains(text, `"link":"states are not kept"`) {
+			t.Error(text)
+		}
+		if _, text := ask(t, a, "GET", "/"); !strings.Contains(text, "not known whether all nodes agree") || strings.Contains(text, "differ by") {
+			t.Error(text)
 		}
 	})
 }

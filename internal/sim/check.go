@@ -32,6 +32,7 @@ type checker struct {
 	log       []core.Event   // everything that happened, for the watchers
 	floors    []uint64       // the revisions that restores began at
 	opened    map[core.SessionID]bool
+	early     map[core.SessionID]bool // see unheard
 	undone    map[core.SessionID]bool // calls that were answered as not done, by the session they open
 	refused   map[uint64]bool         // nodes with an addition that was answered as not done
 	roll      roll
@@ -55,8 +56,19 @@ type given struct {
 type name struct {
 	token   uint64
 	holders []holder
-	queue   []core.SessionID
+	queue   []waiter
+	unclear []waiter // of these one has left, and others are alike
 }
+
+// waiter is a claim that waits. A session may have several for one name; of those that are alike an event
+// does not tell which one it means.
+type waiter struct {
+	session core.SessionID
+	mode    core.Mode
+	weight  int64
+}
+
+func waiterOf(e *core.Event) waiter { return waiter{e.Session, e.Mode, e.Weight} }
 
 type holder struct {
 	session core.SessionID
@@ -68,7 +80,7 @@ type holder struct {
 func newChecker(c *cluster) *checker {
 	return &checker{c: c, hashes: map[uint64]uint64{}, leaders: map[uint64]uint64{}, names: map[string]*name{},
 		sessions: map[core.SessionID]owner{}, ended: map[core.SessionID]bool{}, acked: map[string]uint64{}, unsure: map[string]uint64{}, limits: map[string]*decisions{}, ids: map[given]bool{}, values: map[value]bool{}, refused: map[uint64]bool{},
-		opened: map[core.SessionID]bool{}, undone: map[core.SessionID]bool{}}
+		opened: map[core.SessionID]bool{}, early: map[core.SessionID]bool{}, undone: map[core.SessionID]bool{}}
 }
 
 // applied looks at what a node just did.
@@ -85,13 +97,26 @@ func (k *checker) applied(n *node, out *replica.Output) {
 			k.c.violate("nodes %d and %d both lead in term %d", other, n.id, term)
 		}
 		k.leaders[term] = n.id
+		if n.mistaken() {
+			k.c.violate("node %d at %s, which was started under the number of another, leads", n.id, n.addr)
+		}
 	}
 	if out.Members != nil {
 		k.roll.given(n)
 		k.members(n)
+		k.alone(n)
 	}
 	for i := range out.Events {
+		k.unheard(n, &out.Events[i])
 		k.event(&out.Events[i])
+	}
+}
+
+// unheard notes a fault of groups before version 6: the cancel of an upgrade that was revoked gives back what its
+// holder still believes to hold shared.
+func (k *checker) unheard(n *node, e *core.Event) {
+	if e.Kind == core.EventRWLock && e.Verb == core.VerbReleased && e.Reason == core.CodeCanceled && n.replica.Machine().Version() < 6 {
+		k.early[e.Session] = true
 	}
 }
 
@@ -122,14 +147,14 @@ func (k *checker) resource(e *core.Event) {
 	switch e.Verb {
 	case core.VerbQueued:
 		k.wanted(e)
-		r.queue = append(r.queue, e.Session)
+		r.queue = append(r.queue, waiterOf(e))
 	case core.VerbAcquired, core.VerbUpgraded:
 		k.wanted(e)
 		k.alive(e)
 		k.grant(r, e)
 	case core.VerbDenied:
 		if e.Reason != core.CodeHeld { // a try never waited, a claim that was given up just before still may
-			r.leave(e.Session)
+			r.leave(waiterOf(e))
 		}
 	case core.VerbReleased, core.VerbExpired, core.VerbReclaimed:
 		r.free(e)
@@ -146,9 +171,22 @@ func (k *checker) resource(e *core.Event) {
 	}
 }
 
-func (r *name) leave(id core.SessionID) {
-	if i := slices.Index(r.queue, id); i >= 0 {
-		r.queue = slices.Delete(r.queue, i, i+1)
+// leave takes a waiter out of the queue. Of several that are alike it takes all, and where the others stand is not
+// judged any more.
+func (r *name) leave(w waiter) {
+	alike := 0
+	for _, o := range r.queue {
+		if o == w {
+			alike++
+		}
+	}
+	if alike > 1 {
+		r.unclear = append(r.unclear, w)
+	}
+	if alike > 0 {
+		r.queue = slices.DeleteFunc(r.queue, func(o waiter) bool { return o == w })
+	} else if i := slices.IndexFunc(r.queue, func(o waiter) bool { return o.session == w.session }); i >= 0 {
+		r.queue = slices.Delete(r.queue, i, i+1) // an upgrade, which is told with what it has then
 	}
 }
 
@@ -160,7 +198,7 @@ func (r *name) free(e *core.Event) {
 			return
 		}
 	}
-	r.leave(e.Session)
+	r.leave(waiterOf(e))
 }
 
 // grant checks a grant against everything that is promised of it.
@@ -178,7 +216,7 @@ func (k *checker) grant(r *name, e *core.Event) {
 	r.token = e.Token
 	if e.Verb == core.VerbUpgraded {
 		r.holders = slices.DeleteFunc(r.holders, func(h holder) bool { return h.session == e.Session })
-		r.leave(e.Session)
+		r.leave(waiterOf(e))
 	} else {
 		k.fifo(r, e)
 	}
@@ -187,13 +225,15 @@ func (k *checker) grant(r *name, e *core.Event) {
 	k.lostFirst(r, e)
 }
 
-// fifo: the session that is granted was first in the queue, or none waited.
+// fifo: the session that is granted was first in the queue, or none waited. What a session that has ended waits for
+// is dropped when a grant comes to it, which is told later.
 func (k *checker) fifo(r *name, e *core.Event) {
-	if len(r.queue) == 0 {
+	r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool { return k.ended[w.session] })
+	if len(r.queue) == 0 || slices.Contains(r.unclear, waiterOf(e)) {
 		return
 	}
-	if r.queue[0] != e.Session {
-		k.c.violate("%s: granted to session %x before %x, which waited longer", e.Name, e.Session[:9], r.queue[0][:9])
+	if first := r.queue[0].session; first != e.Session {
+		k.c.violate("%s: granted to session %x before %x, which waited longer", e.Name, e.Session[:9], first[:9])
 		return
 	}
 	r.queue = r.queue[1:]
@@ -221,7 +261,7 @@ func (k *checker) capacity(r *name, e *core.Event) {
 func (k *checker) lostFirst(r *name, e *core.Event) {
 	for _, c := range k.c.clients {
 		for _, o := range c.calls {
-			if o.resource() != e.Name || !c.believes(o, k.c.now) || k.fencedOff(o) {
+			if o.resource() != e.Name || e.Kind == core.EventRWLock && k.early[o.s.ID()] || !c.believes(o, k.c.now) || k.fencedOff(o) {
 				continue
 			}
 			if !slices.ContainsFunc(r.holders, func(h holder) bool { return h.session == o.s.ID() }) {
@@ -353,6 +393,9 @@ func (k *checker) finish() {
 		return
 	}
 	k.c.allIn(n)
+	if why := k.c.unfinished(n); why != "" {
+		k.c.violate("%s long after everything has healed", why)
+	}
 	k.limited()
 	k.undecided()
 	k.resolve()

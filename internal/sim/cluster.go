@@ -25,6 +25,7 @@ type cluster struct {
 	check   *checker
 	conns   map[replica.Caller]*conn
 	nextID  uint64 // of the next node
+	disks   uint64 // that took the place of others
 	caller  replica.Caller
 	reads   map[replica.Caller]*read
 	asks    map[replica.Caller]func(replica.Answer)
@@ -71,9 +72,21 @@ func (c *cluster) addNode(id uint64, found replica.Recovered) *node {
 	return n
 }
 
+// node is the one that a number belongs to.
 func (c *cluster) node(id uint64) *node {
 	for _, n := range c.nodes {
-		if n.id == id {
+		if n.id == id && !n.mistaken() {
+			return n
+		}
+	}
+	return nil
+}
+
+// reached is the node to which a message for a number comes: what is at the address at which
+// its sender looks for that, or what has a connection to the sender of its own; nil: none.
+func (c *cluster) reached(h hello, to uint64) *node {
+	for _, n := range c.nodes {
+		if n.up && n.id == to && (h.addr == "" || h.addr == n.addr || n.dials(h)) {
 			return n
 		}
 	}
@@ -82,12 +95,12 @@ func (c *cluster) node(id uint64) *node {
 
 // deliver brings a message to a node.
 func (c *cluster) deliver(from hello, to uint64, data []byte) {
-	n := c.node(to)
+	n := c.reached(from, to)
 	if n == nil || !n.hears(from) {
 		return
 	}
 	n.input(func() {
-		if err := n.replica.Step(n.now(), data); err != nil {
+		if err := n.replica.Step(n.now(), data); err != nil && !n.ends(err) {
 			c.violate("node %d refuses a message: %v", n.id, err)
 		}
 	})

@@ -32,7 +32,7 @@ func (k *checker) forget(wait time.Duration) {
 	clear(k.unsure)
 	clear(k.ended)
 	for _, r := range k.names {
-		r.holders, r.queue = nil, nil
+		r.holders, r.queue, r.unclear = nil, nil, nil
 	}
 	k.began, k.fenced = false, wait == 0
 }

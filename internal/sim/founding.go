@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -22,9 +23,14 @@ type founding struct {
 	wiped    bool // what it has promised is lost
 	damaged  bool // files of it that were damaged are moved aside
 	removed  []uint64
-	upgraded bool   // by its second start
-	addr     string // where others find it, whatever its number is
-	home     uint64 // the number of its command line
+	upgraded bool    // by its second start
+	addr     string  // where others find it, whatever its number is
+	home     uint64  // the number of its command line
+	flag     uint64  // the one by which it was started instead, by mistake; 0: none
+	claim    string  // where it says that it is; "": where others find it
+	older    *copied // of its disk
+	aged     uint64  // what it had applied when an older copy was put back; 0: none was, or it has caught up
+	swapped  bool    // its disk is that of another
 }
 
 // directory is that of a disk, in a run with operators.
@@ -52,6 +58,7 @@ func (c *cluster) addFounder(id uint64, founders []uint64) {
 // which versions it supports.
 type hello struct {
 	id, dir, known uint64
+	shown          uint64 // the directory that counts as that of the number
 	versions       replica.Versions
 	from           *node
 	life           int
@@ -59,7 +66,7 @@ type hello struct {
 }
 
 func (n *node) greet(to uint64) hello {
-	return hello{n.id, n.dir, n.known(to), n.replica.Versions(), n, n.life, n.address(to)}
+	return hello{id: n.id, dir: n.dir, known: n.known(to), versions: n.replica.Versions(), from: n, life: n.life, addr: n.address(to)}
 }
 
 // address is where a node looks for another, in a run with operators.
@@ -96,26 +103,41 @@ func (n *node) known(id uint64) uint64 {
 // hears is a handshake: each side refuses a directory that its number does not
 // belong to, and a node that is refused as a stranger stops.
 func (n *node) hears(h hello) bool {
-	if !n.up || n.asking || h.addr != "" && h.addr != n.addr {
+	if !n.up || n.asking {
 		return false
 	}
-	known := n.known(h.id)
-	switch from := n.c.node(h.id); {
-	case h.known != 0 && h.known != n.dir:
-		n.strange(h.known)
-		return false
-	case known != 0 && known != h.dir:
-		if from != nil && from.up && from.dir == h.dir {
-			from.strange(known)
-		}
-		return false
+	back := hello{id: n.id, dir: n.dir, known: n.known(h.id), versions: n.replica.Versions(), from: n, life: n.life}
+	if h.addr == n.addr { // else what is there comes by itself, and shows nothing
+		back.shown = n.dir
 	}
-	n.input(func() { n.replica.Met(n.now(), h.id, 0, h.versions) })
+	refused := n.refuses(h)
 	if h.from.up && h.from.life == h.life {
-		id, dir, versions := n.id, n.dir, n.replica.Versions()
-		h.from.input(func() { h.from.replica.Met(h.from.now(), id, dir, versions) })
+		refused = h.from.refuses(back) || refused
+	}
+	if refused || !n.up {
+		return false
+	}
+	n.input(func() { n.replica.Met(n.now(), h.id, h.shown, h.versions) })
+	if h.from.up && h.from.life == h.life {
+		h.from.input(func() { h.from.replica.Met(h.from.now(), back.id, back.shown, back.versions) })
 	}
 	return n.up
+}
+
+// refuses is one side of a handshake. What is not the node that this one knows by its number
+// is heard on nothing, also not on this one; and another group, which knows another node by
+// this number, may be behind an address.
+func (n *node) refuses(h hello) bool {
+	known, self := n.known(h.id), n.known(n.id)
+	switch {
+	case known != 0 && known != h.dir:
+		return true
+	case h.known == 0 || h.known == n.dir:
+		return false
+	case known != 0 || self == 0 || self != n.dir: // believed
+		n.strange(h.known)
+	}
+	return true
 }
 
 // strange stops a node that the group does not know by its directory. One that was
@@ -123,11 +145,15 @@ func (n *node) hears(h hello) bool {
 // the removal themselves.
 func (n *node) strange(known uint64) {
 	n.c.res.Strangers++
-	if n.dir != 0 && known != replica.Removed && len(n.replica.Word().Members.Conf.GetVoters()) == 0 {
+	if n.dir != 0 && len(n.replica.Word().Members.Conf.GetVoters()) == 0 {
 		n.plead() // it joins, and was wiped
 		return
 	}
-	n.crash()
+	aged := n.behind()
+	if n.crash(); aged {
+		n.giveUpCopy()
+		return
+	}
 	if n.gone = known != replica.Removed; !n.gone {
 		n.c.after(n.c.between(second, 10*second), n.restart)
 	}
@@ -203,7 +229,12 @@ func (n *node) plead() {
 	})
 }
 
+// pleadTo asks a leader, which looks first whether the node is where it says.
 func (n *node) pleadTo(l *node) {
+	addr := cmp.Or(n.claim, n.addr)
+	if !n.c.sits(n, addr) {
+		return
+	}
 	id, life := n.c.newCaller(), n.life
 	n.c.asks[id] = func(a replica.Answer) {
 		if a.Outcome != replica.Done {
@@ -215,7 +246,7 @@ func (n *node) pleadTo(l *node) {
 			}
 		})
 	}
-	at := replica.Endpoint{Peer: peersAt(n.addr), Client: n.addr}
+	at := replica.Endpoint{Peer: peersAt(addr), Client: addr}
 	l.input(func() { l.replica.Place(l.now(), id, at, true) })
 }
 
@@ -233,9 +264,15 @@ func (n *node) renumber(number uint64) {
 			other.gone, other.id = true, clientBase-number
 		}
 		n.c.nextID = max(n.c.nextID, number+1)
-		n.id, n.found, n.wiped = number, replica.Joining(n.c.machine), false
+		n.id, n.flag, n.claim, n.found, n.wiped = number, 0, "", replica.Joining(n.c.machine), false
 		n.restart()
 	}})
+}
+
+// newDisk numbers the disks that take the place of others: no two have the same directory.
+func (c *cluster) newDisk() uint64 {
+	c.disks++
+	return c.disks
 }
 
 // wipe takes a node's disk away and starts it by its usual command line.
@@ -243,7 +280,8 @@ func (c *cluster) wipe(n *node) {
 	c.res.Wipes++
 	n.crash()
 	n.files, n.wiped, n.flipped, n.damaged, n.id = simdisk.New(), true, false, false, n.home
-	n.wipes++
+	n.flag, n.claim, n.older, n.aged = 0, "", nil, 0
+	n.wipes = c.newDisk()
 	c.after(c.between(10*millisecond, 2*second), n.restart)
 }
 
@@ -253,8 +291,9 @@ func (c *cluster) moveAside(n *node) {
 		c.violate("node %d cannot move its damaged files aside: %v", n.id, err)
 		return
 	}
-	n.wiped, n.flipped, n.damaged, n.id = true, false, true, n.home
-	n.wipes++
+	n.wiped, n.flipped, n.damaged, n.id = true, false, true, cmp.Or(n.flag, n.home)
+	n.older, n.aged = nil, 0
+	n.wipes = c.newDisk()
 	c.after(c.between(10*millisecond, 2*second), n.restart)
 }
 
@@ -262,18 +301,27 @@ func (c *cluster) moveAside(n *node) {
 func (c *cluster) wipeEarly() {
 	if len(c.nodes) > 1 && c.chance(0.5) {
 		n := c.nodes[c.rng.IntN(len(c.nodes))]
-		c.after(c.between(0, 2*second), func() { c.wipe(n) })
+		c.after(c.between(0, 2*second), func() { c.takeDisk(n) })
 	}
+}
+
+// takeDisk takes the disk of a node, and starts it by the right command line or by another's.
+func (c *cluster) takeDisk(n *node) {
+	if other := c.nodes[c.rng.IntN(len(c.nodes))]; other.home != n.home && c.chance(0.3) {
+		c.mistake(n, other)
+		return
+	}
+	c.wipe(n)
 }
 
 // loseDisk takes the disk of a node that the others can do without, often of one
 // that has acknowledged what a third has not, and when the leader goes down too.
 func (c *cluster) loseDisk(l *node) {
 	n := c.nodes[c.rng.IntN(len(c.nodes))]
-	if c.spare() < 1 || n.gone || !c.settledMembers(l) {
+	if c.spare() < 1 || n.gone || n.swapped || n.moved() || !c.settledMembers(l) {
 		return
 	}
-	c.wipe(n)
+	c.takeDisk(n)
 	if l != n && c.chance(0.5) {
 		c.crash(l)
 	}
@@ -281,13 +329,21 @@ func (c *cluster) loseDisk(l *node) {
 
 // allIn: no node waits to be let in where the group expects one.
 func (c *cluster) allIn(l *node) {
+	if n := c.waits(l); n != nil {
+		c.violate("node %d at %s still waits to be let in", n.id, n.addr)
+	}
+}
+
+// waits is a node that waits to be let in where the group expects one; nil: none does.
+func (c *cluster) waits(l *node) *node {
 	members := l.replica.Word().Members
 	for _, n := range c.nodes {
 		expected := slices.ContainsFunc(members.Endpoints, func(e replica.Endpoint) bool { return e.Peer == peersAt(n.addr) })
 		if n.up && n.asking && expected && n.finds() {
-			c.violate("node %d at %s still waits to be let in", n.id, n.addr)
+			return n
 		}
 	}
+	return nil
 }
 
 // finds: a founder that the node can ask has a state.

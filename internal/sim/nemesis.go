@@ -224,17 +224,39 @@ func (n *node) recovered() (point, error) {
 
 type point struct{ last, term, vote, snapshot uint64 }
 
-// spare is how many voters the group can lose and still decide. One with files
-// have a flipped bit counts as lost, whether or not that was found yet.
+// spare is how many voters the group can lose and still decide. One with files that
+// have a flipped bit counts as lost, whether or not that was found yet. Where operators change the members, it is what
+// both halves of a change can lose, and nothing as long as nodes that run know of different ones.
 func (c *cluster) spare() int {
 	l := c.leader()
-	if l == nil {
+	if l == nil || c.opts.Operators && c.changing(l) {
 		return 0
 	}
-	voters := l.replica.Status().Members.Conf.GetVoters()
+	conf := l.replica.Status().Members.Conf
+	spare := c.spareOf(conf.GetVoters())
+	if out := conf.GetVotersOutgoing(); c.opts.Operators && len(out) > 0 {
+		spare = min(spare, c.spareOf(out))
+	}
+	return spare
+}
+
+// changing: nodes that run, and vote by what the leader or they themselves know, know of different members.
+func (c *cluster) changing(l *node) bool {
+	conf := l.replica.Word().Members.Conf
+	return slices.ContainsFunc(c.nodes, func(n *node) bool {
+		if !n.up || n.asking {
+			return false
+		}
+		is := n.replica.Word().Members.Conf
+		votes := slices.Contains(conf.GetVoters(), n.id) || slices.Contains(is.GetVoters(), n.id)
+		return votes && is.String() != conf.String()
+	})
+}
+
+func (c *cluster) spareOf(voters []uint64) int {
 	well := 0
 	for _, id := range voters {
-		if n := c.node(id); n != nil && !n.gone && !n.flipped && !n.wiped {
+		if n := c.node(id); n != nil && !n.gone && !n.flipped && !n.wiped && !n.swapped && !n.behind() {
 			well++
 		}
 	}

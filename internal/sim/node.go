@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -68,7 +69,7 @@ func (n *node) start() {
 		return
 	}
 	n.dir = n.c.directory(d)
-	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Newest: n.newest(), CheckEvery: n.c.checkEvery, Machine: n.c.machine}
+	cfg := replica.Config{ID: n.id, Dir: n.dir, SnapshotEntries: n.c.snapEvery, Trailing: n.c.snapEvery / 5, MinTTL: 1, MaxEntry: 16 << 10, TableRows: 2, Seconds: n.c.wall(), Newest: n.newest(), Solo: n.c.solo(), CheckEvery: n.c.checkEvery, Machine: n.c.machine}
 	told, ordinal := rec.Told(), rec.Machine.Ordinal() // before New applies what follows
 	r, err := replica.New(cfg, rec)
 	if err != nil {
@@ -84,17 +85,23 @@ func (n *node) start() {
 	n.hub.Begun(ordinal)
 	n.queue, n.doing, n.calm, n.leading = disk.Queue{}, nil, 0, false
 	n.removed = nil
-	n.asking, n.proposal = len(n.founders) > 0 && n.id == n.home && rec.Snapshot.Index == 0, 0
+	n.asking, n.proposal = len(n.founders) > 0 && n.id == cmp.Or(n.flag, n.home) && rec.Snapshot.Index == 0, 0
+	if n.swapped {
+		n.c.violate("node %d starts on the disk of another", n.id)
+	}
 	n.act()
 	n.ticks()
 	if n.asking {
 		n.ask()
 	}
+	n.visit()
 }
 
 // openFailed decides what a failed start means.
 func (n *node) openFailed(err error) {
 	switch {
+	case n.swapped && errors.Is(err, storage.ErrForeign):
+		n.c.res.Foreign++
 	case errors.Is(err, storage.ErrDamaged):
 		n.c.res.Damaged++
 		if n.gone = !n.c.opts.Operators; !n.gone {
@@ -190,7 +197,7 @@ func (n *node) pause(d int64) {
 // act does what the replica asks for.
 func (n *node) act() {
 	out := n.replica.Output()
-	if err := n.replica.Err(); errors.Is(err, replica.ErrStranger) && n.wiped {
+	if err := n.replica.Err(); n.ends(err) {
 		n.strange(0)
 		return
 	} else if err != nil {
@@ -229,6 +236,11 @@ func (n *node) act() {
 	if n.snapshots(&out); n.up { // it may have found its disk broken
 		n.rush()
 	}
+}
+
+// ends: the node is to stop with this error, since its disk is not what it was.
+func (n *node) ends(err error) bool {
+	return errors.Is(err, replica.ErrStranger) && (n.wiped || n.behind())
 }
 
 // next asks for the next page of a stream, when the client may have taken this one.
@@ -417,8 +429,8 @@ func (n *node) sendSnapshot(s replica.SendSnapshot) {
 	}
 	meta, sum, life, h := r.Meta(), r.Sum(), n.life, n.greet(s.To)
 	n.c.after(n.c.between(5*millisecond, 300*millisecond), func() {
-		to := n.c.node(s.To)
-		if !n.c.net.open(n.id, s.To) || to == nil || !to.up || to.paused || !to.hears(h) {
+		to := n.c.reached(h, s.To)
+		if !n.c.net.open(n.id, s.To) || to == nil || to.paused || !to.hears(h) {
 			report(life, false)
 			return
 		}

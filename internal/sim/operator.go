@@ -2,26 +2,85 @@ package sim
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"github.com/holdfast-io/holdfast/internal/node/replica"
 )
 
-// operate has an operator give a command now and then that may make no sense: any
-// member command, for any number. What the group refuses has no effect; what it
-// takes must not end it.
+// operate has an operator do something now and then that may make no sense.
 func (c *cluster) operate() {
 	c.after(c.between(500*millisecond, 4*second), func() {
 		if c.healing {
 			return
 		}
-		if l := c.leader(); l != nil && c.chance(0.15) {
-			c.loseDisk(l)
-		} else if l != nil {
-			c.res.Commands++
-			l.input(func() { l.replica.ChangeMembers(l.now(), c.newCaller(), c.anyChange(l)) })
+		if l := c.leader(); l != nil {
+			c.meddle(l)
 		}
 		c.operate()
+	})
+}
+
+// meddle does something to a disk, or gives a command.
+func (c *cluster) meddle(l *node) {
+	c.copyDisk()
+	switch p := c.rng.IntN(100); {
+	case p < 15:
+		c.loseDisk(l)
+	case p < 18:
+		c.second()
+	case p < 22:
+		c.swapDisks()
+	case p < 25:
+		c.swapAddresses()
+	case p < 35:
+		c.putBack(l)
+	default:
+		c.command(l)
+	}
+}
+
+// command gives any member command, for any number. What the group refuses has no
+// effect; what it takes must not end it.
+func (c *cluster) command(l *node) {
+	c.res.Commands++
+	switch c.rng.IntN(10) {
+	case 0:
+		to := c.anyNumber(l)
+		l.input(func() { l.replica.Transfer(l.now(), to) })
+	case 1:
+		c.order(l, replica.Change{Check: true})
+	case 2:
+		c.order(l, replica.Change{Unfreeze: true, Ruler: c.anyNumber(l)})
+	case 3:
+		c.replace(l, c.anyNumber(l))
+	default:
+		c.order(l, c.anyChange(l))
+	}
+}
+
+func (c *cluster) order(l *node, ch replica.Change) {
+	l.input(func() { l.replica.ChangeMembers(l.now(), c.newCaller(), ch) })
+}
+
+// replace has the group give the place of any number to another. The node that had it
+// will never be heard again: its operator empties its disk, as the group says.
+func (c *cluster) replace(l *node, id uint64) {
+	caller, n := c.newCaller(), c.node(id)
+	c.asks[caller] = func(a replica.Answer) {
+		if a.Outcome != replica.Done {
+			return
+		}
+		c.res.Ordered++
+		c.nextID = max(c.nextID, binary.LittleEndian.Uint64(a.Data)+1)
+		c.after(c.between(0, 5*second), func() {
+			if n != nil && n.id == id && !n.gone {
+				c.wipe(n)
+			}
+		})
+	}
+	l.input(func() {
+		l.replica.ChangeMembers(l.now(), caller, replica.Change{Replace: []replica.Endpoint{{ID: id}}})
 	})
 }
 

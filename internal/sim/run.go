@@ -43,8 +43,11 @@ type Result struct {
 	Flips, Damaged, Changes, Snapshots, Installs int
 	Restores, WallSteps, Renewals                int
 	Commands, Wipes, Strangers, Replaced         int
-	Checks                                       int // state checks that a node passed
-	Decisions                                    int // of limiters
+	Ordered                                      int           // nodes that were replaced by order
+	Mistakes, Foreign, Copies, Older             int           // wrong flags; disks of others refused; older copies put back, and found out
+	Whole                                        time.Duration // the longest until a group was whole, after the healing
+	Checks                                       int           // state checks that a node passed
+	Decisions                                    int           // of limiters
 }
 
 // HistoryOp is one operation on a counter, as a client saw it: an Add of more
@@ -65,12 +68,13 @@ func (r *Result) Faults() int {
 // Add sums up.
 func (r *Result) Add(o Result) {
 	r.Simulated += o.Simulated
+	r.Whole = max(r.Whole, o.Whole)
 	for _, f := range []struct{ to, from *int }{
 		{&r.Steps, &o.Steps}, {&r.Operations, &o.Operations}, {&r.Grants, &o.Grants}, {&r.Reads, &o.Reads},
 		{&r.SessionsLost, &o.SessionsLost}, {&r.Crashes, &o.Crashes}, {&r.Partitions, &o.Partitions},
 		{&r.Pauses, &o.Pauses}, {&r.FullDisks, &o.FullDisks}, {&r.Flips, &o.Flips}, {&r.Damaged, &o.Damaged},
 		{&r.Watched, &o.Watched}, {&r.Resyncs, &o.Resyncs}, {&r.Changes, &o.Changes}, {&r.Snapshots, &o.Snapshots}, {&r.Installs, &o.Installs},
-		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands}, {&r.Wipes, &o.Wipes}, {&r.Strangers, &o.Strangers}, {&r.Replaced, &o.Replaced}, {&r.Checks, &o.Checks}, {&r.Decisions, &o.Decisions},
+		{&r.Restores, &o.Restores}, {&r.WallSteps, &o.WallSteps}, {&r.Renewals, &o.Renewals}, {&r.Commands, &o.Commands}, {&r.Wipes, &o.Wipes}, {&r.Strangers, &o.Strangers}, {&r.Replaced, &o.Replaced}, {&r.Ordered, &o.Ordered}, {&r.Mistakes, &o.Mistakes}, {&r.Foreign, &o.Foreign}, {&r.Copies, &o.Copies}, {&r.Older, &o.Older}, {&r.Checks, &o.Checks}, {&r.Decisions, &o.Decisions},
 	} {
 		*f.to += *f.from
 	}
@@ -92,6 +96,7 @@ func Run(o Options) Result {
 	if c.leader() == nil { // a slow sync has just had one hand over
 		c.run(c.now + handOver)
 	}
+	c.mend()
 	if c.failed == "" {
 		c.check.finish()
 		for _, x := range c.watched {
@@ -103,8 +108,8 @@ func Run(o Options) Result {
 }
 
 // healing is how long every waiter may take to be served once nothing bad
-// happens any more and nobody holds anything for long: the longest TTL and ten
-// seconds.
+// happens any more and nobody holds anything for long: the longest TTL, eight
+// seconds, and ten more.
 const healing = 18 * second
 
 // handOver is how long a healthy group may be without a leader: the disks of a healthy
@@ -186,6 +191,7 @@ func (c *cluster) heal() {
 	c.healing = true
 	c.net.loss = 0
 	clear(c.net.cut)
+	c.correct()
 	for _, k := range c.clients {
 		for _, o := range k.calls {
 			if o.held {

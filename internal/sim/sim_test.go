@@ -26,7 +26,7 @@ func TestSeeds(t *testing.T) {
 		run(t, *replay, true)
 		return
 	}
-	debug.SetGCPercent(400) // little lives long here
+	debug.SetGCPercent(1600) // little lives long here
 	began, busy, total, seeds := time.Now(), cpu(), sim.Result{}, 0
 	for seed := *first; *budget == 0 && seeds < *count || time.Since(began) < *budget; seed++ {
 		total.Add(run(t, seed, seed%10 == 0))
@@ -56,17 +56,28 @@ func TestOperators(t *testing.T) {
 		runWith(t, o, true)
 		return
 	}
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(1600)
 	began, busy, total, seeds := time.Now(), cpu(), sim.Result{}, 0
-	for ; *budget == 0 && seeds < *operated || time.Since(began) < *budget; seeds++ {
+	for !t.Failed() && (*budget == 0 && seeds < *operated || time.Since(began) < *budget) {
 		o.Seed = *first + uint64(seeds)
 		total.Add(runWith(t, o, seeds%10 == 0))
-		if t.Failed() {
-			return
+		if seeds++; *budget > 0 && seeds%100 == 0 { // as above
+			reportOperated(t, o.Seed, seeds, total, time.Since(began), cpu()-busy)
 		}
 	}
-	report(t, seeds, total, time.Since(began), cpu()-busy)
-	t.Logf("proof: %d commands of operators, %d disks wiped, %d nodes refused as strangers, %d replaced, seeds %d to %d", total.Commands, total.Wipes, total.Strangers, total.Replaced, *first, o.Seed)
+	reportOperated(t, o.Seed, seeds, total, time.Since(began), cpu()-busy)
+}
+
+// reportOperated tells what was seen up to a seed, also if that one has failed.
+func reportOperated(t *testing.T, last uint64, seeds int, r sim.Result, took, busy time.Duration) {
+	report(t, seeds, r, took, busy)
+	failed := "none of them failed"
+	if t.Failed() {
+		failed = fmt.Sprintf("seed %d failed", last)
+	}
+	t.Logf("proof: seeds %d to %d with operators, %s: %d commands, %d disks wiped, %d nodes refused as strangers, %d replaced, %d of them by order; whole %s after the healing at the latest",
+		*first, last, failed, r.Commands, r.Wipes, r.Strangers, r.Replaced, r.Ordered, r.Whole)
+	t.Logf("proof: %d nodes started by the flags of another, %d disks of others refused, %d older copies put back (%d found out)", r.Mistakes, r.Foreign, r.Copies, r.Older)
 }
 
 // found are seeds that once showed a bug, with the load of then or of now: they

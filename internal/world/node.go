@@ -238,7 +238,7 @@ func (l *life) end(e end) *simdisk.Disk {
 func (l *life) close() {
 	l.serve()
 	<-l.ended
-	_ = l.srv.Close() // on a dead disk it fails
+	_ = l.srv.Close() // on a failed disk it fails
 }
 
 // order ends a life soon; false: it has ended.

@@ -12,16 +12,30 @@ import (
 )
 
 // Findable reports whether a node can be found from elsewhere at an address: it is HOST:PORT, an IPv6
-// address in brackets, the host is one machine, and there is such a port.
+// address in brackets, the host is one machine, and there is such a port. 0 is none: it is for
+// the one that listens, which gets another.
 func Findable(addr string) bool {
-	_, port, ok := split(addr)
-	return ok && !Anywhere(addr) && !beyond(port)
+	host, port, ok := split(addr)
+	return ok && !Anywhere(addr) && !ambiguous(host) && !beyond(port)
 }
 
 // beyond reports a number that no port has.
 func beyond(port string) bool {
 	n, err := strconv.ParseUint(port, 10, 64)
-	return n > math.MaxUint16 || errors.Is(err, strconv.ErrRange)
+	return err == nil && n == 0 || n > math.MaxUint16 || errors.Is(err, strconv.ErrRange)
+}
+
+// ambiguous reports a host that ends as an IPv4 address does and is none, as 0177.0.0.1, 127.1 and
+// 1.2.3.400: some programs look it up as a name, and others take it for an address, not always the same.
+func ambiguous(host string) bool {
+	host = strings.TrimSuffix(host, ".")
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	digits := "0123456789"
+	if hex, ok := strings.CutPrefix(strings.ToLower(last), "0x"); ok {
+		last, digits = hex, digits+"abcdef"
+	}
+	_, err := netip.ParseAddr(host)
+	return err != nil && strings.Trim(last, digits) == ""
 }
 
 // Anywhere reports an address that stands for all of a machine: without a host, 0.0.0.0, [::].

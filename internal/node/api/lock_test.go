@@ -102,7 +102,7 @@ func (r *rig) holders(name string, n int) {
 	}
 }
 
-// Who goes away while it waits is taken out of the queue.
+// A caller that goes away while it waits is taken out of the queue.
 func TestCallerGoesAway(t *testing.T) {
 	r := serve(t)
 	l := r.locks()
@@ -333,7 +333,7 @@ func TestIdempotencyKey_OtherTerms(t *testing.T) {
 	}
 }
 
-// Who comes back with its key keeps its place in the queue.
+// A caller that comes back with its key keeps its place in the queue.
 func TestIdempotencyKeyKeepsThePlace(t *testing.T) {
 	r := serve(t)
 	l := r.locks()

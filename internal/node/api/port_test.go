@@ -84,7 +84,7 @@ func (r *rig) dial(text string) net.Conn {
 	return c
 }
 
-// Who says nothing, or garbage, is cut off; others do not notice.
+// A client that says nothing, or garbage, is cut off; others do not notice.
 func TestGarbageAndSilence(t *testing.T) {
 	r := serveWith(t, api.Config{Peek: 100 * time.Millisecond})
 	for _, text := range []string{

@@ -196,7 +196,7 @@ func TestRelay_TooManyCalls(t *testing.T) {
 	}
 }
 
-// Who waits at the leader does not keep others out of the follower, as long as it
+// A waiter at the leader does not keep others out of the follower, as long as it
 // has room for waits; then releases still pass.
 func TestRelay_Waits(t *testing.T) {
 	rigs := trio(t)

@@ -58,8 +58,8 @@ type Config struct {
 	// wait for a hold, watch or carry sessions, default 32,768. Both fill in the
 	// order of package admission; a call that finds no room is told when to come back.
 	Calls, Waits int
-	// Streams is how many of Waits one connection of gRPC may have, default 4,096; who
-	// wants more is told so, while other calls on it go on.
+	// Streams is how many of Waits one connection of gRPC may have, default 4,096; a call
+	// beyond them is told so, while other calls on it go on.
 	Streams int
 
 	host *host.Host // nil: the real machine

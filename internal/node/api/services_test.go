@@ -145,11 +145,11 @@ func TestElections(t *testing.T) {
 	_, err := c.HandOver(r.ctx, &pb.HandOverRequest{Name: "e", Token: a.Token, Owner: "nobody"})
 	wantCode(t, err, codes.NotFound)
 	must[*pb.HandOverResponse](t)(c.HandOver(r.ctx, &pb.HandOverRequest{Name: "e", Token: a.Token, Owner: "c"}))
-	heir := (<-got).GetHold()
+	successor := (<-got).GetHold()
 	if l := must[*pb.LeaderResponse](t)(c.Leader(r.ctx, &pb.LeaderRequest{Name: "e"})); l.Owner != "c" {
 		t.Errorf("leader %v", l)
 	}
-	must[*pb.ReleaseResponse](t)(c.Resign(r.ctx, &pb.ReleaseRequest{Name: "e", Token: heir.GetToken()}))
+	must[*pb.ReleaseResponse](t)(c.Resign(r.ctx, &pb.ReleaseRequest{Name: "e", Token: successor.GetToken()}))
 	<-got
 	_, err = c.Proclaim(r.ctx, &pb.ProclaimRequest{Name: "e", Token: a.Token})
 	wantCode(t, err, codes.FailedPrecondition)

@@ -154,7 +154,7 @@ func TestLongWaitLeavesRoom(t *testing.T) {
 	}
 }
 
-// Who takes over a lease of which another has used numbers at and above its mark uses
+// A caller that takes over a lease of which another has used numbers at and above its mark uses
 // none of them, however high they are: the machine would answer with the other's
 // results.
 func TestTakeOver_NumbersInUse(t *testing.T) {

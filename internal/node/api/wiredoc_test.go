@@ -11,19 +11,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/holdfast-io/holdfast/internal/node/api"
 	"github.com/holdfast-io/holdfast/internal/services/programs"
+	"github.com/holdfast-io/holdfast/server"
 )
 
 var digits = regexp.MustCompile(`[0-9a-f]{10,}|\d+`)
 
 // Every command in docs/wire.md says what stands below it, but for numbers that
-// cannot be known.
+// cannot be known. The node says of itself what holdfast serve does.
 func TestWireDocument(t *testing.T) {
 	if _, err := programs.Curl.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r, token, reservation, examples := serve(t), "", "", wireExamples(t)
+	r, token, reservation, examples := documented(t), "", "", wireExamples(t)
 	for _, e := range examples {
 		got := r.typed(strings.NewReplacer("TOKEN", token, "RESERVATION", reservation).Replace(e.command), len(e.want))
 		if !slices.EqualFunc(got, e.want, alike) {
@@ -44,6 +47,17 @@ func TestWireDocument(t *testing.T) {
 	if len(examples) < 30 {
 		t.Errorf("only %d commands were run", len(examples))
 	}
+}
+
+// documented is the node of docs/wire.md, which knows where clients find it.
+func documented(t *testing.T) *rig {
+	t.Helper()
+	node, err := server.New(server.Config{Dir: t.TempDir(), Tick: 20 * time.Millisecond, Client: "127.0.0.1:7420"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { node.Close() })
+	return serveNode(t, node, api.Config{}).begun()
 }
 
 // wireExample is a command with what it says.

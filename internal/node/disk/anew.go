@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -77,8 +78,9 @@ func RestoreUntil(fsys storage.FS, old string, s Start) (Origin, error) {
 		switch {
 		case left.damaged():
 			return fmt.Errorf("%s is damaged: accept the loss, or restore a backup: %w", old, storage.ErrDamaged)
-		case s.UntilDate > 0:
+		case s.UntilDate > 0 && !left.within(&s):
 			return left.reaches(old, s.UntilDate)
+		case s.UntilDate > 0:
 		case left.empty && left.above > 0:
 			return fmt.Errorf("the log in %s begins with revision %d, which is above %d, so that nothing would be restored: name a revision from %d on (a log entry, as holdfast status tells them, is none): %w", old, left.above, s.Until, left.above, fs.ErrInvalid)
 		case !left.within(&s):
@@ -88,11 +90,12 @@ func RestoreUntil(fsys storage.FS, old string, s Start) (Origin, error) {
 	})
 }
 
-// reaches refuses a date of which the log does not tell that the snapshot is older.
+// reaches refuses a date of which nothing tells that the snapshot is older.
 func (l *remains) reaches(dir string, date int64) error {
 	switch {
-	case l.date > 0:
-		return nil
+	case l.of > 0:
+		return fmt.Errorf("the oldest snapshot in %s that the log goes on from is of %s, revision %d: what was there at %s is not told any more; restore a backup from before, or name a time from then on: %w",
+			dir, clock(l.of), l.oldest, clock(date), fs.ErrInvalid)
 	case l.beyond > 0:
 		return fmt.Errorf("the log in %s begins at %s, after revision %d: what was there at %s it does not tell; restore a backup from before, or name a time from then on: %w",
 			dir, clock(l.beyond), l.oldest, clock(date), fs.ErrInvalid)
@@ -156,10 +159,14 @@ type remains struct {
 	conf  replica.Membership
 	moved bool // the membership has changed since the snapshot
 
+	unsound bool // the content of the snapshot makes no state
+
 	oldest, last uint64 // the revision of the snapshot; the last entry that counts
 	above        uint64 // the first revision that does not count; 0: all do
 	empty        bool   // what counts is a state before the first revision
 	date, beyond int64  // the last date that counts, and the first that does not; 0: there is none
+
+	of int64 // the date of the snapshot, if dates count; 0: it does not tell
 
 	told struct{ date, now int64 } // by the last entry that tells its date
 }
@@ -190,7 +197,7 @@ func (s *Start) salvage(fsys storage.FS, old string, check func(*remains) error)
 	if err := check(left); err != nil {
 		return Origin{}, err
 	}
-	from := Origin{ClusterID: cluster, Index: left.last, Revision: machine.Revision(), Date: left.date, Findings: rec.Findings}
+	from := Origin{ClusterID: cluster, Index: left.last, Revision: machine.Revision(), Date: cmp.Or(left.date, left.of), Findings: left.rec.Findings}
 	if s.examine {
 		return from, nil
 	}
@@ -204,12 +211,16 @@ func (s *Start) readBack(from *remains) (left *remains, machine *core.Machine, e
 	if len(bases) == 0 {
 		return nil, nil, errors.New("there is no state: this node never belonged to a group")
 	}
-	for _, base := range bases {
+	for ; len(bases) > 0; bases = from.before(left.base.Index) {
 		again := *from
-		left, again.base = &again, base
+		left, again.base = &again, bases[0]
 		machine, err = left.read(s, math.MaxUint64)
 		if err == nil && left.last < left.rec.Last && s.Until > 0 { // it went on to see that the next one is beyond
 			machine, err = left.read(s, left.last)
+		}
+		if left.unsound {
+			from.reject(again.base.Index, err)
+			continue
 		}
 		if s.Until == 0 && s.UntilDate == 0 || err == nil && left.within(s) {
 			break
@@ -218,10 +229,21 @@ func (s *Start) readBack(from *remains) (left *remains, machine *core.Machine, e
 	return left, machine, err
 }
 
+// reject goes on without a snapshot whose content makes no state.
+func (l *remains) reject(index uint64, why error) {
+	f, _ := l.store.Reject(index, why)
+	l.rec.Findings = append(slices.Clip(l.rec.Findings), f)
+}
+
+// before are the snapshots to begin from that are older than index, the newest first.
+func (l *remains) before(index uint64) []storage.SnapshotMeta {
+	return slices.DeleteFunc(l.store.Bases(), func(m storage.SnapshotMeta) bool { return m.Index >= index })
+}
+
 // within reports whether the snapshot is known to be of a state that counts.
 func (l *remains) within(s *Start) bool {
 	if s.UntilDate > 0 {
-		return l.date > 0
+		return l.date > 0 || l.of > 0 && l.of <= s.UntilDate
 	}
 	return l.oldest <= s.Until
 }
@@ -231,21 +253,16 @@ func (l *remains) within(s *Start) bool {
 // one that goes beyond revision s.Until, which is then in the machine, too. Entries count whether or not this node knew
 // that they were committed: others may have acknowledged them.
 func (l *remains) read(s *Start, last uint64) (*core.Machine, error) {
-	meta, err := metaOf(l.base)
+	meta, machine, err := load(l.store, l.base)
 	if err != nil {
+		l.unsound = errors.Is(err, storage.ErrDamaged)
 		return nil, err
 	}
 	l.conf = meta.Conf
-	r, err := l.store.OpenSnapshot(meta.Index)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	machine, err := restore(r)
-	if err != nil {
-		return nil, err
-	}
 	l.oldest, l.last = machine.Revision(), meta.Index
+	if s.UntilDate > 0 && l.dates(machine) > s.UntilDate {
+		return machine, nil
+	}
 	for e, err := range l.store.Replay(meta.Index + 1) {
 		if err != nil || e.Index > last {
 			return machine, err
@@ -267,6 +284,13 @@ func (l *remains) read(s *Start, last uint64) (*core.Machine, error) {
 		l.last, l.date = e.Index, max(l.date, l.told.date)
 	}
 	return machine, nil
+}
+
+// dates notes of when the snapshot is, in Unix seconds; 0: that is not known.
+func (l *remains) dates(machine *core.Machine) int64 {
+	l.of = machine.Date()
+	l.told.date, l.told.now = l.of, machine.Now()
+	return l.of
 }
 
 // dated is when an entry was written, in Unix seconds; 0: that is not known. One that does not

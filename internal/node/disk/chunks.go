@@ -2,7 +2,9 @@ package disk
 
 import (
 	"encoding/binary"
-	"errors"
+	"fmt"
+
+	"github.com/holdfast-io/holdfast/internal/core"
 )
 
 // A snapshot's body is the chunks of a view, each behind its length: they are
@@ -25,7 +27,7 @@ func (s *splitter) Write(p []byte) (int, error) {
 	for {
 		size, n := binary.Uvarint(s.buf)
 		if n < 0 || size > maxChunk {
-			return 0, errors.New("disk: a snapshot with a chunk of senseless length")
+			return 0, fmt.Errorf("%w: a snapshot with a chunk of senseless length", core.ErrFrame)
 		}
 		if n == 0 || uint64(len(s.buf)-n) < size {
 			return len(p), nil

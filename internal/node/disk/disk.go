@@ -59,11 +59,7 @@ func (d *Disk) recover(rec storage.Recovered, found replica.Recovered) (replica.
 		}
 		return found, d.begin(found)
 	}
-	machine, err := d.load(rec.Snapshot.Index)
-	if err != nil {
-		return found, err
-	}
-	meta, err := metaOf(rec.Snapshot)
+	meta, machine, err := d.newest()
 	if err != nil {
 		return found, err
 	}
@@ -112,18 +108,35 @@ func copyView(w io.Writer, m *core.Machine) error {
 	return nil
 }
 
-// load restores the machine from a snapshot.
-func (d *Disk) load(index uint64) (*core.Machine, error) {
-	r, err := d.store.OpenSnapshot(index)
+// newest restores the newest snapshot that the log goes on from and whose content makes a
+// state. Of one that does not, nothing is used.
+func (d *Disk) newest() (meta replica.SnapshotMeta, machine *core.Machine, err error) {
+	for _, base := range d.store.Bases() {
+		meta, machine, err = load(d.store, base)
+		if !errors.Is(err, storage.ErrDamaged) {
+			return meta, machine, err
+		}
+		_, err = d.store.Reject(base.Index, err)
+	}
+	return meta, nil, err
+}
+
+// load restores a snapshot.
+func load(store *storage.Store, base storage.SnapshotMeta) (replica.SnapshotMeta, *core.Machine, error) {
+	meta, err := metaOf(base)
 	if err != nil {
-		return nil, err
+		return meta, nil, fmt.Errorf("read the membership of the snapshot at %d: %w", base.Index, err)
+	}
+	r, err := store.OpenSnapshot(base.Index)
+	if err != nil {
+		return meta, nil, err
 	}
 	defer r.Close()
 	machine, err := restore(r)
 	if err != nil {
-		return nil, fmt.Errorf("restore the snapshot at %d: %w", index, err)
+		return meta, nil, fmt.Errorf("restore the snapshot at %d: %w", base.Index, err)
 	}
-	return machine, nil
+	return meta, machine, nil
 }
 
 // restore reads a snapshot to its end, where its checksum is compared: should it
@@ -134,9 +147,18 @@ func restore(r *storage.SnapshotReader) (*core.Machine, error) {
 		if _, damaged := io.Copy(io.Discard, r); damaged != nil {
 			return nil, damaged
 		}
-		return nil, err
+		return nil, unsound(err)
 	}
-	return restorer.Machine()
+	machine, err := restorer.Machine()
+	return machine, unsound(err)
+}
+
+// unsound takes content that makes no state for damage. What a newer version wrote is none.
+func unsound(err error) error {
+	if errors.Is(err, core.ErrFrame) {
+		return fmt.Errorf("%w: the checksum is right, and the content makes no state: %w", storage.ErrDamaged, err)
+	}
+	return err
 }
 
 // Write makes writes durable, with one sync where it can.

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,9 @@ import (
 // metaOf and stored translate between the two packages' words.
 func metaOf(m storage.SnapshotMeta) (replica.SnapshotMeta, error) {
 	conf, err := replica.DecodeMembership(m.Conf)
+	if err != nil && !errors.Is(err, replica.ErrVersion) {
+		err = fmt.Errorf("%w: the checksum is right, and: %w", storage.ErrDamaged, err)
+	}
 	return replica.SnapshotMeta{Index: m.Index, Term: m.Term, Conf: conf}, err
 }
 

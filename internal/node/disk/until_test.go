@@ -81,6 +81,24 @@ func TestRestoreUntil(t *testing.T) {
 	}
 }
 
+// A revision beyond the last means all of the log.
+func TestRestoreUntilBeyondAll(t *testing.T) {
+	files := simdisk.New()
+	revisions := counting(t, files)
+	last := revisions[len(revisions)-1]
+	for _, until := range []uint64{last + 1, last + 1<<40} {
+		s := anew(fmt.Sprint("new", until), 0)
+		s.Until = until
+		from, err := disk.RestoreUntil(files, "old", s)
+		must(t, err)
+		n := run(t, files, s.Dir, s.Options)
+		if n.orders() != 18 || from.Revision != last {
+			t.Errorf("until revision %d: orders are %d, want 18; it began from %+v, and the last is %d", until, n.orders(), from, last)
+		}
+		must(t, n.disk.Close())
+	}
+}
+
 // Promise: a snapshot that was made after what counts, as every backup makes one, does not keep
 // the state from being restored: it begins from the one before if the log goes on from that,
 // and so it does if the newest cannot be read. By a time as by a revision.
@@ -121,15 +139,45 @@ func TestRestoreUntilBeforeTheNewestSnapshot(t *testing.T) {
 			restored(newest, count, noon+60*int64(count))
 		}
 		restored(newest, 10, 0)
+		restored(newest, 10, noon+60*10)
 	}
 	s := anew("early", 0)
 	s.Until = revisions[9]
 	if _, err := disk.RestoreUntil(files, "old", s); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), fmt.Sprintf("name a revision from %d on", revisions[10])) {
 		t.Errorf("a revision from before both: %v", err)
 	}
-	s.Until, s.UntilDate = 0, noon+60*10
-	if _, err := disk.RestoreUntil(files, "old", s); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "begins at 2026-11-16T12:11:00Z") {
+	s.Until, s.UntilDate = 0, noon+60*10-1
+	if _, err := disk.RestoreUntil(files, "old", s); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "is of 2026-11-16T12:10:00Z") {
 		t.Errorf("a time from before both: %v", err)
+	}
+}
+
+// A snapshot tells of when it is: without a command since the older of the two, a time to come means all of
+// it, and one that is over before is refused for that.
+func TestRestoreUntilDate_NoCommandSince(t *testing.T) {
+	const noon = 1_794_830_400
+	files := simdisk.New()
+	n := run(t, files, "old", options, replica.Endpoint{ID: 1})
+	n.r.Date(noon)
+	n.do(1, open())
+	n.do(1, add())
+	for range 2 {
+		n.ticks(20)
+		n.r.WantSnapshot(n.now)
+		n.pump()
+	}
+	must(t, n.disk.Close())
+	s := anew("new", 0)
+	s.UntilDate = noon + 3600
+	from, err := disk.RestoreUntil(files, "old", s)
+	must(t, err)
+	if n := run(t, files, "new", s.Options); n.orders() != 1 {
+		t.Errorf("orders are %d; it began from %+v", n.orders(), from)
+	}
+	s = anew("past", 0)
+	s.UntilDate = noon - 60
+	if _, err := disk.RestoreUntil(files, "old", s); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "restore a backup from before, or name a time from then on") {
+		t.Errorf("a time from before: %v", err)
 	}
 }
 
@@ -251,7 +299,7 @@ func TestRestoreUntilDate(t *testing.T) {
 		from, err := disk.RestoreUntil(files, "old", s)
 		return from, s.Options, err
 	}
-	for count := int64(8); count <= 18; count++ {
+	for count := int64(7); count <= 18; count++ {
 		for _, late := range []int64{0, 59} {
 			dir := fmt.Sprint("new", count, late)
 			from, o, err := restore(dir, noon+60*count+late)
@@ -263,7 +311,7 @@ func TestRestoreUntilDate(t *testing.T) {
 			must(t, n.disk.Close())
 		}
 	}
-	if _, _, err := restore("early", noon+60*7); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "begins at 2026-11-16T12:08:00Z") {
+	if _, _, err := restore("early", noon+60*7-1); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "is of 2026-11-16T12:07:00Z") {
 		t.Errorf("a time that is not in the log: %v", err)
 	}
 	files = simdisk.New()

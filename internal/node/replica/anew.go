@@ -11,9 +11,6 @@ import (
 	"github.com/holdfast-io/holdfast/internal/core"
 )
 
-// maxRevision is where tokens end: beyond it JSON and SQL cannot hold them all.
-const maxRevision = 1 << 53
-
 // Anew is what a group of one begins with that goes on from the state of
 // another group, of which it may have forgotten the newest part: all sessions
 // are ended, and the revision jumps to what the clock says, Unix seconds·2²⁰, or by
@@ -36,7 +33,7 @@ func Anew(machine *core.Machine, self Endpoint, clock time.Time, wait time.Durat
 	if err := machine.Apply(core.AppendEntry(nil, &grants), nil); err != nil {
 		return Recovered{}, fmt.Errorf("replica: forget the sessions of another group: %w", err)
 	}
-	if machine.Revision() >= maxRevision {
+	if machine.Revision() >= core.MaxRevision {
 		return Recovered{}, fmt.Errorf("replica: revision %d: tokens end at 2⁵³; set the wall clock right, or begin with an empty state", machine.Revision())
 	}
 	return Recovered{Snapshot: SnapshotMeta{Index: 1, Term: 1, Conf: conf}, Machine: machine}, nil
@@ -47,7 +44,7 @@ func units(clock time.Time) uint64 {
 	if clock.Unix() < 0 {
 		return 0
 	}
-	return uint64(min(clock.Unix(), maxRevision>>20))<<20 | uint64(clock.Nanosecond())<<20/uint64(time.Second)
+	return uint64(min(clock.Unix(), core.MaxRevision>>20))<<20 | uint64(clock.Nanosecond())<<20/uint64(time.Second)
 }
 
 // New reports whether this is what [Anew] made for node id, or [Bootstrap] for it alone, and no
@@ -62,7 +59,7 @@ func (r *Recovered) New(id uint64) bool {
 // place of the other, the one that starts later has the
 // greater tokens, whichever was made first. A clock that is behind changes nothing. Call it before anything is proposed, and keep the machine.
 func (r *Recovered) Begin(clock time.Time) error {
-	if units(clock) >= maxRevision {
+	if units(clock) >= core.MaxRevision {
 		return fmt.Errorf("replica: the clock says %s, when tokens have come to their end at 2⁵³: set it right, and start again", clock)
 	}
 	r.Machine.Raise(units(clock))
@@ -115,7 +112,7 @@ func (n *Node) proposeFirst() {
 		return
 	}
 	n.number++
-	first := core.Entry{Kind: core.EntryForget, Version: max(n.common(), n.machine.Version()), Now: n.clock.now, Seconds: min(n.cfg.Seconds, maxRevision>>21)}
+	first := core.Entry{Kind: core.EntryForget, Version: max(n.common(), n.machine.Version()), Now: n.clock.now, Seconds: min(n.cfg.Seconds, core.MaxRevision>>21)}
 	if n.fly(proposal{number: n.number, term: n.currentTerm()}, kindCore, 64, &first) {
 		n.raised = raise{n.currentTerm(), first.Version}
 	}

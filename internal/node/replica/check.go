@@ -26,6 +26,7 @@ type check struct {
 	index  uint64     // of its entry; 0: there was none
 	ruler  uint64     // the node that an operator named; 0: the majority is right
 	at     int64      // elapsed time when that was applied
+	from   uint64     // the machine's revision there
 	date   int64      // Unix time when it was ordered; 0: not known
 	view   *core.View // not hashed to its end; nil: it is, or is void
 	sum    uint64     // this node's, if hashed
@@ -135,7 +136,7 @@ func (n *Node) asLeader(now int64, caller Caller, do func()) {
 }
 
 func (n *Node) askCheck(caller Caller) {
-	if n.serving && n.transfer == 0 && !n.checking() {
+	if n.serving && n.transfer == 0 && !n.checking() && !n.goesOn() {
 		n.orderCheck(kindCheck, 0, caller, &core.Entry{Seconds: n.date})
 		return
 	}
@@ -169,7 +170,7 @@ func (n *Node) beginCheck(e *raftpb.Entry, ruler uint64) {
 	}
 	n.endCheckView()
 	date, _ := Date(e)
-	n.check = check{index: e.GetIndex(), ruler: ruler, at: n.now, date: date, sums: map[uint64]uint64{}, void: map[uint64]bool{}, ticks: n.cfg.ElectionTicks}
+	n.check = check{index: e.GetIndex(), ruler: ruler, at: n.now, from: n.machine.Revision(), date: date, sums: map[uint64]uint64{}, void: map[uint64]bool{}, ticks: n.cfg.ElectionTicks}
 	if n.healing == nil {
 		n.check.view = n.machine.CheckView()
 	}
@@ -355,7 +356,7 @@ func (n *Node) obey() {
 	case k.rule == noMajority && !n.machine.Frozen():
 		n.orderCheck(kindCore, 0, nobody, &core.Entry{Kind: core.EntryFreeze})
 	case k.rule == ruled && k.ruler != 0 && n.machine.Frozen() && n.members.Held == 0: // else that ends by itself
-		n.orderCheck(kindCore, 0, nobody, &core.Entry{Kind: core.EntryUnfreeze})
+		n.goOn()
 	}
 }
 

@@ -220,6 +220,35 @@ func TestCheck_TwoDifferWithoutTheThird(t *testing.T) {
 	}
 }
 
+// Two voters that differ go on after the third was removed for good: then there is no majority, and an operator decides.
+func TestCheck_TwoDifferAndTheThirdIsRemoved(t *testing.T) {
+	x := checking(t)
+	x.gone = 3
+	x.tickAll(15)
+	x.damage(2, 4)
+	x.nodes[1].Check(x.now, 11)
+	x.pump(1)
+	x.tickAll(40)
+	right := x.numbers()[1]
+	if x.nodes[1].Status().Frozen || right == x.numbers()[0] {
+		t.Fatalf("before the removal it is frozen: %v, with %v", x.nodes[1].Status().Frozen, x.numbers())
+	}
+	x.nodes[1].ChangeMembers(x.now, 12, removing(3))
+	x.tickAll(20)
+	x.nodes[1].Check(x.now, 13)
+	x.tickAll(150)
+	for id := uint64(1); id <= 2; id++ {
+		if st := x.nodes[id].Status(); !st.Frozen || st.Checked.Nodes[id] != replica.CheckNoRule {
+			t.Errorf("after the removal node %d is frozen: %v, and says %v", id, st.Frozen, st.Checked)
+		}
+	}
+	x.nodes[1].Unfreeze(x.now, 14, 2)
+	x.tickAll(150 + holdersWait)
+	if got := x.numbers()[:2]; x.nodes[1].Status().Frozen || !slices.Equal(got, []uint64{right, right}) {
+		t.Errorf("after node 2 was named it is frozen: %v, with %v, want both %d", x.nodes[1].Status().Frozen, got, right)
+	}
+}
+
 // Nobody is told to start a node that is about to tell what it has.
 func TestCheck_NobodyIsToldTooEarly(t *testing.T) {
 	x := checking(t)

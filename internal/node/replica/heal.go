@@ -30,6 +30,9 @@ func (n *Node) differ() {
 	if n.check.ruler == 0 {
 		n.writeDoubt()
 	}
+	if n.leading {
+		n.raise(n.machine.Revision()) // what follows is granted by a node that does not know of the grants here
+	}
 	n.loseTrack() // also a former leader does not see any more what becomes of its proposals
 	if n.leading {
 		n.stepDown()
@@ -157,7 +160,7 @@ func (n *Node) tickWant() {
 		first, err := n.log.FirstIndex()
 		n.ensure(err)
 		h.least = max(h.least, first-1)
-		n.note(n.leader, noteWant, h.least, 0)
+		n.note(n.leader, noteWant, h.least, n.machine.Revision())
 	}
 }
 

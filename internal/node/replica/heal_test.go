@@ -199,7 +199,7 @@ func TestCheck_UnfreezeNamesANode(t *testing.T) {
 		if !x.nodes[1].Status().Frozen {
 			t.Fatal("grants go on before it is known what is right")
 		}
-		x.tickAll(100)
+		x.tickAll(100 + holdersWait)
 		if got := x.numbers(); !slices.Equal(got, []uint64{right, right, right}) {
 			t.Errorf("node %d has %d, and in the end all have %v", ruler, right, got)
 		}
@@ -246,11 +246,14 @@ func TestCheck_UnfreezeTwice(t *testing.T) {
 	x.until(replica.CheckNoRule)
 	right := x.numbers()[0]
 	x.nodes[1].Unfreeze(x.now, 11, 1)
-	x.settle()
-	x.now += tick
-	x.nodes[1].Tick(x.now)
-	if st := x.nodes[1].Status(); st.Flying != 1 || !st.Frozen {
-		t.Fatalf("the freeze is not about to end: %+v", st)
+	x.tickAll(holdersWait - 10)
+	for i := 0; x.nodes[1].Status().Flying == 0; i++ {
+		if !x.nodes[1].Status().Frozen || i > 1000 {
+			t.Fatalf("the freeze does not end: %+v", x.nodes[1].Status())
+		}
+		x.settle()
+		x.now += tick
+		x.nodes[1].Tick(x.now)
 	}
 	x.nodes[1].Unfreeze(x.now, 12, 2)
 	x.tickAll(150)
@@ -391,7 +394,7 @@ func TestCheck_WhileMostHeal(t *testing.T) {
 		t.Errorf("a node that heals offers its snapshot at %d", at)
 	}
 	x.nodes[1].Check(x.now, 12)
-	x.tickAll(150)
+	x.tickAll(150 + holdersWait)
 	if got := x.numbers(); !slices.Equal(got, []uint64{right, right, right}) {
 		t.Errorf("the nodes have %v, want %d", got, right)
 	}

@@ -150,10 +150,10 @@ const membersVersion = 2
 // DecodeMembership is the reverse of Encode. It reads version 1, too.
 func DecodeMembership(b []byte) (Membership, error) {
 	m := Membership{Conf: &raftpb.ConfState{}}
-	if len(b) == 0 || b[0] == 0 || b[0] > membersVersion {
-		return m, errors.New("replica: a membership of unknown form: this program is older than the one that wrote it")
+	if len(b) > 0 && b[0] > membersVersion {
+		return m, fmt.Errorf("replica: a membership of unknown form: this program is older than the one that wrote it: %w", ErrVersion)
 	}
-	if len(b) < 9 {
+	if len(b) < 9 || b[0] == 0 {
 		return m, errCutOff
 	}
 	m.Held = int64(binary.LittleEndian.Uint64(b[1:]))
@@ -361,7 +361,7 @@ func (n *Node) Place(now int64, caller Caller, at Endpoint, anew bool) {
 	i := slices.IndexFunc(n.members.Endpoints, func(e Endpoint) bool { return address.Same(e.Peer, at.Peer) })
 	switch {
 	case i < 0:
-		n.deny(caller, core.CodeNotExist, fmt.Sprintf("the group knows no node at %s: add it (holdfast member add)", at.Peer))
+		n.deny(caller, core.CodeNotExist, fmt.Sprintf("the group knows no node at %s: let it join there under a number that was never used, as %d is (holdfast serve --id %[2]d --join …, holdfast member add %[2]d %[1]s CLIENT)", at.Peer, n.standing().free()))
 	case n.members.Endpoints[i].Dir == 0 && slices.Contains(n.members.Conf.GetLearners(), n.members.Endpoints[i].ID):
 		n.answer(caller, Done, binary.LittleEndian.AppendUint64(nil, n.members.Endpoints[i].ID))
 	case !anew:

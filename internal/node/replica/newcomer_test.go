@@ -15,7 +15,7 @@ func (x *trio) ask(node uint64, number uint64) {
 	}
 }
 
-// A node that does not lead says so once. Who asks again over the same stream
+// A node that does not lead says so once. A client that asks again over the same stream
 // hears from it when another leads: from the new leader its table, from others
 // who that is.
 func TestWhoAsksAgainHearsOfTheNextLeader(t *testing.T) {

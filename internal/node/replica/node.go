@@ -56,6 +56,7 @@ type Node struct {
 	heard   map[uint64]int64 // when a member last sent something
 	removed removals
 	check   check
+	holders waitForHolders
 	hashing []byte // room for what is hashed
 	healing *healing
 	sending map[uint64]bool    // the nodes that a machine is on its way to

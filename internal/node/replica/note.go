@@ -11,7 +11,7 @@ const (
 	noteSum   = 1 + iota // what a node has at a check
 	noteRight            // what is right there
 	noteNone             // there is no majority
-	noteWant             // a node needs a machine of that index at least
+	noteWant             // a node needs a machine of that index at least; its own has got to that revision
 	noteHeal             // goes with the snapshot of one
 	noteVoid             // a node heals, and has nothing to say at a check
 	noteAils             // a node should not be made the leader
@@ -43,7 +43,7 @@ func (n *Node) hearNote(b []byte) error {
 	switch {
 	case !n.members.has(from): // it has been removed, or this node has yet to hear of it
 	case b[1] == noteWant:
-		n.sendMachine(from, index)
+		n.heardWant(from, index, sum)
 	case b[1] == noteAils:
 		n.unwell.said[from] = complaint{ailment(index), n.now}
 	case index != n.check.index || index == 0: // of another check than the newest here

@@ -3,6 +3,7 @@ package replica_test
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -54,7 +55,7 @@ func number(a replica.Answer) uint64 {
 // same as often as it asks, and votes when it has caught up, without being asked.
 func TestLostNodeGetsANumber(t *testing.T) {
 	c := lost(t)
-	if a := c.place(at("p9"), true); a.Code != core.CodeNotExist {
+	if a := c.place(at("p9"), true); a.Code != core.CodeNotExist || !strings.Contains(a.Text, "holdfast member add 4 p9 CLIENT") {
 		t.Errorf("where no node is expected: %+v", a)
 	}
 	if a := c.place(at("p2"), true); a.Code != core.CodeConflict {

@@ -176,7 +176,7 @@ func TestLogWhileASnapshotIsMade(t *testing.T) {
 	}
 }
 
-// Who joins a node that was alone gets a snapshot made after it was added, and
+// A node that joins one that was alone gets a snapshot made after it was added, and
 // the log from there on.
 func TestJoinAfterTheLogIsGone(t *testing.T) {
 	c := newCouple(t, replica.Config{})

@@ -24,7 +24,7 @@ func Salvage(fsys FS, dir string) (*Store, Recovered, error) {
 	s := &Store{fs: fsys, dir: dir, id: m.id, lock: lock, idx: m.idx, segs: m.segs, snaps: m.snaps}
 	s.opts.Group = m.group
 	s.readonly = failed("write", dir, fs.ErrPermission, "it was opened by Salvage, for reading only")
-	s.connect(m)
+	s.connect()
 	rec := s.recovered()
 	rec.Findings = m.found
 	if rec.Last == 0 && m.damaged() {
@@ -35,12 +35,33 @@ func Salvage(fsys FS, dir string) (*Store, Recovered, error) {
 }
 
 // connect forgets the entries if they do not follow the newest snapshot.
-func (s *Store) connect(m *image) {
+func (s *Store) connect() {
 	snap := s.newest()
-	if m.fitsLog(snap) {
+	if term, err := s.idx.term(snap.Index); err == nil && term == snap.Term {
 		return
 	}
 	s.idx = index{st: state{hs: s.idx.st.hs, base: snap.Point(), last: snap.Index}}
+}
+
+// Reject takes the snapshot at index for a damaged one, though its checksum is right: its content
+// makes no state. If the log goes on from another, the finding is no damage and there is no error; else
+// a store that Salvage opened goes on with what an older one has.
+func (s *Store) Reject(index uint64, why error) (Finding, error) {
+	s.mu.Lock()
+	for i := range s.snaps {
+		if f := &s.snaps[i]; f.index == index {
+			f.good, f.why = false, why
+		}
+	}
+	s.mu.Unlock()
+	f := Finding{File: snapName(index), Kind: BadSnapshot, Damage: len(s.Bases()) == 0, Detail: why.Error()}
+	if !f.Damage {
+		return f, nil
+	}
+	if s.readonly != nil {
+		s.connect()
+	}
+	return f, f.err(s.dir)
 }
 
 // MoveAside renames all files of a damaged store within dir, so that the next

@@ -1,6 +1,9 @@
 package storage
 
-import "fmt"
+import (
+	"fmt"
+	"path/filepath"
+)
 
 // Kind names what a finding is about.
 type Kind string
@@ -40,6 +43,14 @@ func (f Finding) String() string {
 		level = "DAMAGE"
 	}
 	return fmt.Sprintf("%s: %s in %s at byte %d: %s", level, f.Kind, f.File, f.Offset, f.Detail)
+}
+
+// err is what an opening of dir returns for damage.
+func (f Finding) err(dir string) error {
+	return &Error{
+		Op: "open", File: filepath.Join(dir, f.File), Offset: f.Offset,
+		Err: fmt.Errorf("%w: %s: %s", ErrDamaged, f.Kind, f.Detail), Advice: adviseDamaged,
+	}
 }
 
 // findings collects; once there is damage in the log, reading it stops.

@@ -167,10 +167,7 @@ func (m *image) err() error {
 	if !bad {
 		return nil
 	}
-	return &Error{
-		Op: "open", File: filepath.Join(m.dir, f.File), Offset: f.Offset,
-		Err: fmt.Errorf("%w: %s: %s", ErrDamaged, f.Kind, f.Detail), Advice: adviseDamaged,
-	}
+	return f.err(m.dir)
 }
 
 // close lets go of the segments.

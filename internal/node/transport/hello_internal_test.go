@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,7 +124,13 @@ type told struct {
 
 func (x *told) start(t *testing.T, id, dir uint64) *Transport {
 	t.Helper()
-	n, err := New(Config{ID: id, Cluster: 7, Dir: dir, Deliver: func(uint64, []byte) {}, Unreachable: func(uint64) {},
+	return x.startIn(t, 7, 0, id, dir)
+}
+
+// startIn starts a node of a cluster and a group.
+func (x *told) startIn(t *testing.T, cluster, group, id, dir uint64) *Transport {
+	t.Helper()
+	n, err := New(Config{ID: id, Cluster: cluster, Group: group, Dir: dir, Deliver: func(uint64, []byte) {}, Unreachable: func(uint64) {},
 		Word:    func(_ uint64, q []byte) ([]byte, error) { return append(q, " answered"...), nil },
 		Met:     func(_, dir uint64, _ Versions) { x.mu.Lock(); x.met[id] = dir; x.mu.Unlock() },
 		Refused: func(_ uint64, err error) { x.mu.Lock(); x.refused[id] = err; x.mu.Unlock() }}, listen(t))
@@ -173,6 +180,32 @@ func TestDirectoriesAreCompared(t *testing.T) {
 		}
 		if dir, met := x.met[2]; c.impostor == 0 && (x.met[1] != 22 || !met || dir != 0) { // the second knows no address of the first
 			t.Errorf("%s: they met %v", name, x.met)
+		}
+	}
+}
+
+// Nodes of two clusters or groups, and a node that is dialled under the number of another, refuse
+// each other, and both are told what differs, with both values.
+func TestMismatchesAreToldOnBothSides(t *testing.T) {
+	for name, c := range map[string]struct {
+		cluster, group, as uint64 // of the one that is dialled, and the number that it is dialled by
+		dialler, answerer  string
+	}{
+		"cluster": {8, 0, 2, "belongs to cluster 8, this is 7", "belongs to cluster 7, this is 8"},
+		"group":   {7, 9, 2, "serves group 9, this is 0", "serves group 0, this is 9"},
+		"number":  {7, 0, 3, "node 2 answers where node 3 should be", "means node 3, this is 2"},
+	} {
+		x := &told{refused: map[uint64]error{}, met: map[uint64]uint64{}}
+		a, b := x.startIn(t, 7, 0, 1, 11), x.startIn(t, c.cluster, c.group, 2, 22)
+		if _, err := a.dial(&peer{id: c.as, addr: b.ln.Addr().String()}, forMessages); !errors.Is(err, ErrHandshake) {
+			t.Errorf("%s: the dialler gets %v", name, err)
+		}
+		a.Close()
+		b.Close()
+		for id, want := range map[uint64]string{1: c.dialler, 2: c.answerer} {
+			if why := x.refused[id]; why == nil || !strings.Contains(why.Error(), want) {
+				t.Errorf("%s: node %d is told %v, want %q", name, id, why, want)
+			}
 		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -20,7 +22,8 @@ type Config struct {
 	// Versions are those that this node supports.
 	Versions Versions
 	// Met is told the directory of a peer and its versions at each handshake, and
-	// Refused why a handshake failed that a peer began or answered: the kind is
+	// Refused why a handshake failed that a peer began or answered, by TLS or the hello; peer is 0 if
+	// that is not known. The kind is
 	// ErrStranger or ErrVersion if it is this node that the peer must refuse. Neither
 	// may block; nil: nobody is told. The directory is 0 if the peer began: only what
 	// answers at the address of a number shows which directory belongs to that.
@@ -87,7 +90,7 @@ func New(cfg Config, ln net.Listener) (*Transport, error) {
 		cfg.Timeout = 5 * time.Second
 	}
 	if cfg.TLS == nil && !loopback(ln.Addr()) {
-		return nil, fmt.Errorf("transport: %s is not loopback: peers there must be authenticated; set TLS", ln.Addr())
+		return nil, fmt.Errorf("transport: %w: %s is not loopback, and nodes beyond it have to show certificates: set TLS (holdfast serve: --peer-cert, --peer-key and --peer-ca)", fs.ErrInvalid, ln.Addr())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, back: map[uint64]*peer{}, conns: map[net.Conn]caller{}, ln: ln}
@@ -274,6 +277,8 @@ func (t *Transport) serve(raw net.Conn) {
 	}
 	h, err := readHello(c)
 	if err != nil {
+		from, _, _ := net.SplitHostPort(raw.RemoteAddr().String()) // the port is another each time
+		t.untrusted(0, from, err)
 		return
 	}
 	if _, err := c.Write(t.hello(h.purpose, h.from).encode()); err != nil {
@@ -302,6 +307,14 @@ func (t *Transport) hello(why purpose, to uint64) hello {
 	}
 }
 
+// untrusted tells that this side refused a certificate, or the other this one's: no hello tells that.
+// A connection that only ended is not told, as it may be a probe.
+func (t *Transport) untrusted(peer uint64, addr string, err error) {
+	if t.cfg.Refused != nil && strings.Contains(err.Error(), "tls: ") { // so begin TLS's own errors, also those that the other side tells
+		t.cfg.Refused(peer, fmt.Errorf("no connection between this node and %s: %w; see that --peer-cert and --peer-ca are of one authority on both nodes", addr, err))
+	}
+}
+
 // judge refuses a hello and tells why, or tells which node it has met, where the other side has
 // the directory dir; 0: unknown.
 func (t *Transport) judge(h hello, dir uint64) error {
@@ -311,6 +324,15 @@ func (t *Transport) judge(h hello, dir uint64) error {
 		t.cfg.Refused(h.from, err)
 	case err == nil && h.purpose != forQuestion && t.cfg.Met != nil:
 		t.cfg.Met(h.from, dir, h.versions)
+	}
+	return err
+}
+
+// misplaced tells that another node answers at the address of a peer; that one tells its operator, too.
+func (t *Transport) misplaced(peer, there uint64) error {
+	err := fmt.Errorf("%w: node %d answers where node %d should be", ErrHandshake, there, peer)
+	if t.cfg.Refused != nil {
+		t.cfg.Refused(peer, err)
 	}
 	return err
 }
@@ -400,6 +422,7 @@ func (t *Transport) dial(p *peer, why purpose) (net.Conn, error) {
 		err = fmt.Errorf("%w: node %d is refused by now", ErrHandshake, p.id)
 	}
 	if err != nil {
+		t.untrusted(p.id, p.addr, err)
 		t.untrack(c)
 		return nil, err
 	}
@@ -456,7 +479,7 @@ func (t *Transport) greet(c net.Conn, to uint64, why purpose) (answer hello, err
 		return answer, err
 	}
 	if answer.from != to && why != forQuestion {
-		return answer, fmt.Errorf("%w: node %d answers where node %d should be", ErrHandshake, answer.from, to)
+		return answer, t.misplaced(to, answer.from)
 	}
 	if err := t.judge(answer, answer.dir); err != nil {
 		return answer, err

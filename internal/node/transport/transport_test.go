@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -183,8 +184,8 @@ func TestPlainOnlyOnLoopback(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	if _, err := transport.New(transport.Config{ID: 1}, ln); err == nil {
-		t.Error("unauthenticated peers were accepted from everywhere")
+	if _, err := transport.New(transport.Config{ID: 1}, ln); !errors.Is(err, fs.ErrInvalid) { // else holdfast serve would advise another directory
+		t.Errorf("unauthenticated peers from everywhere: %v", err)
 	}
 }
 
@@ -195,6 +196,53 @@ func TestUnknownCertificate(t *testing.T) {
 	a.SetPeers(map[uint64]string{2: b.addr})
 	if err := a.SendSnapshot(2, []byte("meta"), strings.NewReader("x")); err == nil {
 		t.Error("a node of another authority was let in")
+	}
+}
+
+// heard is what was told; the time is only against a test that never ends.
+func heard(t *testing.T, told <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-told:
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing was told")
+		return nil
+	}
+}
+
+// A certificate that one side refuses is told there, and on the other side if that hears of it: one that
+// dials may only see that the connection ended.
+func TestUnknownCertificate_Told(t *testing.T) {
+	others := services.NewAuthority(t, "others").Roots
+	told := func(c chan error) func(uint64, error) {
+		return func(_ uint64, err error) {
+			select {
+			case c <- err:
+			default:
+			}
+		}
+	}
+	for _, strict := range []string{"dials", "answers"} {
+		dials, answers := make(chan error, 1), make(chan error, 1)
+		cfg := mutualTLS(t)
+		from, to := transport.Config{ID: 1, TLS: cfg, Refused: told(dials)}, transport.Config{ID: 2, TLS: cfg, Refused: told(answers)}
+		if strict == "dials" {
+			from.CAs = others
+		} else {
+			to.CAs = others
+		}
+		b, a := start(t, to), start(t, from)
+		a.SetPeers(map[uint64]string{2: b.addr})
+		if err := heard(t, answers); !strings.Contains(err.Error(), "127.0.0.1: ") || !strings.Contains(err.Error(), "--peer-ca") {
+			t.Errorf("the one that is dialled, as the other %s: %v", strict, err)
+		}
+		if strict == "dials" {
+			if err := heard(t, dials); !strings.Contains(err.Error(), b.addr) || !strings.Contains(err.Error(), "unknown authority") {
+				t.Errorf("the one that dials: %v", err)
+			}
+		}
+		a.Close()
 	}
 }
 

@@ -319,7 +319,7 @@ type StatusResponse struct {
 	// Nothing is granted until an operator ends that, with Unfreeze.
 	Frozen bool `protobuf:"varint,13,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	// For how long nothing is granted yet, in a group that began anew with a wait: it ends by
-	// itself. 0: there is no such wait.
+	// itself. 0: there is no such wait. Only the leader counts down; of another node it is the most.
 	HeldMs int64 `protobuf:"varint,14,opt,name=held_ms,json=heldMs,proto3" json:"held_ms,omitempty"`
 	// The disk of this node has less room than it reserves: while it leads, what makes the
 	// state grow is refused; releases, keepalives and reads go on.

@@ -250,7 +250,7 @@ func (x *ProclaimResponse) GetHeader() *Header {
 	return nil
 }
 
-// HandOverRequest names the heir.
+// HandOverRequest names the successor.
 type HandOverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The election.
@@ -314,7 +314,7 @@ func (x *HandOverRequest) GetOwner() string {
 	return ""
 }
 
-// HandOverResponse says that the heir leads.
+// HandOverResponse says that the successor leads.
 type HandOverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where the answer comes from.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"reflect"
 	"unicode/utf8"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/gateway"
 	"github.com/holdfast-io/holdfast/internal/strictjson"
 )
@@ -32,7 +34,11 @@ func decode(body []byte, in any) error {
 	return nil
 }
 
+// notTheJSON says so once: a part that reads itself has said it already.
 func notTheJSON(err error) error {
+	if said, ok := errors.AsType[*driver.Error](err); ok {
+		return said
+	}
 	return gateway.Invalid("", "the body is not the JSON that this call takes: %v", err)
 }
 

@@ -73,3 +73,13 @@ func TestOpenAPI_Query(t *testing.T) {
 		t.Error("something without a name is described")
 	}
 }
+
+// What is wrong with a part of a body is said once.
+func TestDecode_SaysItOnce(t *testing.T) {
+	for _, fact := range []string{`{"is":5}`, `{"iss":true}`} {
+		err := decode([]byte(`{"facts":[`+fact+`]}`), &restGuard{})
+		if err == nil || strings.Count(err.Error(), "invalid argument") > 1 || strings.Count(err.Error(), "the JSON that this call takes") > 1 {
+			t.Errorf("%s: %v", fact, err)
+		}
+	}
+}
