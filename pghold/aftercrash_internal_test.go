@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// TestHeir: "the next one is granted 50 ms later" (package comment): who gets a lock whose holder did
+// TestAfterCrash: "the next one is granted 50 ms later" (package comment): a lock is kept from its next holder if the one before did
 // not give it back, having waited for it or not, is kept waiting, and may go.
-func TestHeir(t *testing.T) {
+func TestAfterCrash(t *testing.T) {
 	c := quickClients(t, 3)
 	c[2].graceAfterCrash = time.Hour
 	for _, waits := range []bool{false, true} {
@@ -33,14 +33,14 @@ func TestHeir(t *testing.T) {
 			awaitQueue(t, c[1], "m")
 		}
 		dead.l.fail(errUnused)
-		heir, ok := <-granted
+		successor, ok := <-granted
 		if !ok {
 			return
 		}
-		if !heir.afterCrash {
+		if !successor.afterCrash {
 			t.Errorf("waiting %t: the grant after a dead holder comes at once", waits)
 		}
-		free(t, heir)
+		free(t, successor)
 		next := take(t, c[1], rwRequest("m"))
 		if next.afterCrash {
 			t.Errorf("waiting %t: the grant after a release is kept back", waits)
@@ -63,7 +63,7 @@ func TestHeir(t *testing.T) {
 		t.Fatalf("a grant that is kept back: %v", err)
 	}
 	if n := keeps(c[2]); n != 1 {
-		t.Errorf("an heir has gone, and %d holds are kept until the one before has had its time", n)
+		t.Errorf("a successor has gone, and %d holds are kept until the one before has had its time", n)
 	}
 	if err := c[2].Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -83,9 +83,9 @@ func keeps(c *client) (n int) {
 	return n
 }
 
-// TestHeirThatGoes: a grant after a crash, of a caller that did not wait for the answer, keeps the lock
+// TestAfterCrash_CallerGone: a grant after a crash, of a caller that did not wait for the answer, keeps the lock
 // for as long as any other, and no longer.
-func TestHeirThatGoes(t *testing.T) {
+func TestAfterCrash_CallerGone(t *testing.T) {
 	c := quickClients(t, 2)
 	dead := take(t, c[0], rwRequest("m"))
 	dead.l.fail(errUnused)
@@ -99,14 +99,14 @@ func TestHeirThatGoes(t *testing.T) {
 	begun := time.Now()
 	c[1].undo(l.startAsking(&q.job, q), cl)
 	if !cl.afterCrash || time.Since(begun) < graceAfterCrash {
-		t.Errorf("the heir's caller has gone, and it gives back at once; an heir: %t", cl.afterCrash)
+		t.Errorf("the successor's caller has gone, and it gives back at once; after a crash: %t", cl.afterCrash)
 	}
 	within(t, "who went has the lock", func() bool { return !held(t, c[0], dead.key) })
 }
 
-// TestHeirOfAnEasyName: so is a caller that would take the name quickly, however the one
+// TestAfterCrash_EasyName: so is a caller that would take the name quickly, however the one
 // that died got it. A program that has held long and lives goes on quickly.
-func TestHeirOfAnEasyName(t *testing.T) {
+func TestAfterCrash_EasyName(t *testing.T) {
 	c := quickClients(t, 3)
 	for how, hold := range map[string]func(name string) *rowClaim{
 		"quickly": func(name string) *rowClaim { return takeQuickly(t, c[0], name) },
@@ -134,11 +134,11 @@ func TestHeirOfAnEasyName(t *testing.T) {
 		within(t, "who may take a name quickly does not hear that it is held "+how, func() bool { return c[1].living().isEasy(dead.key) == nil })
 		dead.l.fail(errUnused)
 		within(t, "the lock is not free", func() bool { return !held(t, c[1], dead.key) })
-		heir := take(t, c[1], mutexRequest(how))
-		if !heir.afterCrash {
+		successor := take(t, c[1], mutexRequest(how))
+		if !successor.afterCrash {
 			t.Errorf("held %s: the grant after a dead holder comes at once", how)
 		}
-		free(t, heir)
+		free(t, successor)
 	}
 
 	free(t, takeQuickly(t, c[1], "m"))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
 // rowClaim is a request to hold one name, and then the hold. It is the driver.Handle
@@ -63,11 +64,8 @@ func (cl *rowClaim) told(cause error) {
 
 // Acquire takes all of r.Wants or none.
 func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
-	if err := c.begin(ctx); err != nil {
+	if err := c.fit(ctx, r); err != nil {
 		return driver.Grant{}, err
-	}
-	if r.Session != nil && r.Session.Err() != nil {
-		return driver.Grant{}, ended(r.Session)
 	}
 	if len(r.Wants) != 1 {
 		return c.acquireAll(ctx, r)
@@ -77,6 +75,20 @@ func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 		return driver.Grant{}, err
 	}
 	return cl.grant(), nil
+}
+
+// fit refuses a request whose session cannot have a hold.
+func (c *client) fit(ctx context.Context, r *driver.Request) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if r.Session == nil {
+		return policy.None(&r.Spec)
+	}
+	if r.Session.Err() != nil {
+		return ended(r.Session)
+	}
+	return nil
 }
 
 func (cl *rowClaim) grant() driver.Grant {

@@ -22,14 +22,14 @@ import (
 // client is one Space's driver.
 type client struct {
 	driver.Base
-	pool            *pgxpool.Pool
-	own             bool // close the pool at the end
-	opts            Options
-	config          *pgx.ConnConfig
-	mode            pgx.QueryExecMode
-	slice           time.Duration // how long one wait in the server lasts
-	graceAfterCrash time.Duration
-	note            time.Duration // how old a hold without a row is when it gets one, at least; at most it is twice that
+	pool             *pgxpool.Pool
+	own              bool // close the pool at the end
+	opts             Options
+	config           *pgx.ConnConfig
+	mode             pgx.QueryExecMode
+	slice            time.Duration // how long one wait in the server lasts
+	graceAfterCrash  time.Duration
+	recordHoldsAfter time.Duration // how old a hold without a row is when it gets one, at least; at most it is twice that
 
 	made     atomic.Bool // the schema is there
 	making   shared[struct{}]
@@ -63,7 +63,7 @@ var _ driver.Driver = (*client)(nil)
 
 func newClient(pool *pgxpool.Pool, own bool, opts Options) *client {
 	c := &client{
-		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, note: noteAfter, graceAfterCrash: graceAfterCrash,
+		pool: pool, own: own, opts: opts, config: pool.Config().ConnConfig, mode: opts.execMode(), slice: defaultSlice, recordHoldsAfter: recordHoldsAfter, graceAfterCrash: graceAfterCrash,
 		removing: make(chan struct{}, 1), fault: func(string, string, error) {},
 		links: map[*pgLink]struct{}{}, queues: map[Key]*waitQueue{}, tokens: map[driver.Token]*rowClaim{},
 		hub: hub{watchers: map[*rowWatch]struct{}{}},
@@ -326,18 +326,23 @@ func (c *client) lost(l *pgLink, err error) {
 }
 
 // Close gives back everything in order, as far as ctx allows, and ends every
-// connection: the server frees what is left.
+// connection: the server frees what is left, and is waited for.
 func (c *client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	links := slices.Collect(maps.Keys(c.links))
 	c.mu.Unlock()
 	c.kill()
-	c.bye(ctx, links)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
+	defer cancel()
+	said := c.bye(ctx, links)
 	for _, l := range links {
 		l.fail(errClosed)
 	}
 	c.work.Wait()
+	if said {
+		c.awaitEnd(ctx, links)
+	}
 	if c.own {
 		c.pool.Close()
 	}
@@ -345,16 +350,34 @@ func (c *client) Close(ctx context.Context) error {
 }
 
 // bye tells the others what is free now; without it they find out by
-// themselves.
-func (c *client) bye(ctx context.Context, links []*pgLink) {
+// themselves. true: the server has answered.
+func (c *client) bye(ctx context.Context, links []*pgLink) bool {
 	if len(links) == 0 || !c.made.Load() {
-		return
+		return false
 	}
-	nonces := make([]int64, len(links))
-	for i, l := range links {
-		nonces[i] = l.nonce
+	_, err := c.pool.Exec(ctx, "select holdfast_v10.bye($1)", c.args(nonces(links))...)
+	return err == nil
+}
+
+func nonces(links []*pgLink) (list []int64) {
+	for _, l := range links {
+		list = append(list, l.nonce)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
-	defer cancel()
-	_, _ = c.pool.Exec(ctx, "select holdfast_v10.bye($1)", c.args(nonces)...)
+	return list
+}
+
+// awaitEnd returns when the server has ended the connections, as far as ctx allows: a wait of one of them may
+// be granted when the hold of another ends, and is held until then.
+func (c *client) awaitEnd(ctx context.Context, links []*pgLink) {
+	for pause := time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 20*time.Millisecond) {
+		var left bool
+		err := c.pool.QueryRow(ctx, "select coalesce(bool_or(holdfast_v10.alive(n, 0)), false) from unnest($1::bigint[]) n", c.args(nonces(links))...).Scan(&left)
+		if err != nil || !left {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
 }

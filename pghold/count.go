@@ -185,6 +185,13 @@ func (c *client) newLatch(ctx context.Context, r *driver.CountDownRequest, key K
 	return c.establish(ctx, l, &rowClaim{name: r.Name, key: key, kind: driver.Latch, limit: r.Count})
 }
 
+// deleteSQL removes an idle semaphore, latch or barrier, and tells the watches; 'kind': the name is that of a lock. As everywhere the lock of watched comes
+// before a row that others wait for.
+const deleteSQL = `with watch as materialized (select holdfast_v10.watched() as yes),
+gone as materialized (select yes, holdfast_v10.forget($1, $2, $3) as state from watch)
+select case when state = 'absent' and holdfast_v10.other_kind($1, $2, $3, 0) is not null then 'kind' else state end, (case when yes and state = 'ok' then
+  holdfast_v10.send(jsonb_build_object('k', $4::text, 'v', 'deleted', 'n', $5::text)) end)::text from gone`
+
 // Delete removes an idle object.
 func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name string) error {
 	switch kind {
@@ -199,9 +206,12 @@ func (c *client) Delete(ctx context.Context, kind driver.ResourceKind, name stri
 	if err != nil {
 		return err
 	}
+	if err := c.recorded(ctx); err != nil { // a lock without a row is another kind, too
+		return err
+	}
 	var state string
 	err = c.remove(ctx, kind.String(), func(ctx context.Context, q querier) (bool, error) {
-		err := q.QueryRow(ctx, "select holdfast_v10.forget($1, $2, $3)", c.args(key.space(), key.n, int16(kind))...).Scan(&state)
+		err := q.QueryRow(ctx, deleteSQL, c.args(key.space(), key.n, int16(kind), kind.String(), name)...).Scan(&state, nil)
 		return state != "absent", err
 	})
 	switch {

@@ -128,7 +128,7 @@ const skipTokens = "select (select pg_catalog.max(pg_catalog.nextval('holdfast.t
 func (l *pgLink) begin(ctx context.Context) error {
 	_, err := l.conn.Exec(ctx, "begin; "+fmt.Sprintf(setup, "local", l.c.lockTimeout(), l.nonce, true, "pg_advisory_xact_lock"), pgx.QueryExecModeSimpleProtocol)
 	if err == nil && !l.waits {
-		_, err = l.conn.Exec(ctx, closeGates, pgx.QueryExecModeSimpleProtocol)
+		_, err = l.conn.Exec(ctx, closeFastPath, pgx.QueryExecModeSimpleProtocol)
 	}
 	return err
 }

@@ -109,7 +109,7 @@ func (l *pgLink) finishLeft(j *job) {
 	l.conclude(j)
 }
 
-// why the link is dead; nil: it lives.
+// why the link has ended; nil: it lives.
 func (l *pgLink) why() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *pgLink) used() uint {
 	return l.uses
 }
 
-// claimForGood takes a dead link from its user; what is still to be read
+// claimForGood takes an ended link from its user; what is still to be read
 // never will be.
 func (l *pgLink) claimForGood() {
 	for {

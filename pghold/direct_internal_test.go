@@ -38,7 +38,7 @@ func TestUnlockIsACall(t *testing.T) {
 	pooler := services.PgBouncer(t, pg, services.SessionPooling)
 	for url, calls := range map[string]bool{pg.URL(db): true, pooler.URL(db): false} {
 		c := newTestClient(t, url, time.Minute)
-		c.note = time.Hour // no row comes meanwhile
+		c.recordHoldsAfter = time.Hour // no row comes meanwhile
 		for pair, name := range map[bool]string{true: "short", false: "a long name"} {
 			free(t, takeQuickly(t, c, name))
 			cl := takeQuickly(t, c, name)
@@ -91,7 +91,7 @@ func TestCallIsRefused(t *testing.T) {
 	}
 	c := clientOf(t, cfg)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	c.note = time.Hour // no row comes meanwhile
+	c.recordHoldsAfter = time.Hour // no row comes meanwhile
 	free(t, takeQuickly(t, c, "m"))
 	l := home(t, c)
 	for l.calls { // until a caller finds the link free

@@ -76,8 +76,11 @@
 //	a stopped holder      keeps its locks as long as its machine answers the server's TCP keepalive, like
 //	                      a hung program that holds a database transaction. ForceRelease with Now ends it.
 //	TTL                   ignored: a hold, a session and its keys live as long as their connection.
-//	FIFO                  over all processes, for claims by this package; PostgreSQL's own order stands
-//	                      between it and other programs that use the same advisory lock.
+//	FIFO                  by the arrival of the waiter's row, over all processes, for claims by this package.
+//	                      A call has its row some statements after it began: of 20,000 grants to four programs
+//	                      with eight callers each, at a load of 36 on two cores, 2,913 (14.6 %) overtook a call that
+//	                      had begun more than 10 ms before, and one a row. Programs that use the same
+//	                      advisory lock without this package have PostgreSQL's own order.
 //	a killed program      what it held of a semaphore is free for waiters half a second later at the latest.
 //	AcquireAll            one name after the other, in order of key; not in one step.
 //	deadlock              is not detected between holds; take several names in one AcquireAll. Between
@@ -86,8 +89,10 @@
 //	                      error's outcome says.
 //	durable               keys, counters, sequences, latches and limits survive a restart of the server;
 //	                      holds, sessions and their keys end with it. Tokens go on, also after a crash.
-//	watch                 from now on, not from earlier revisions; events of keys, locks, semaphores,
-//	                      elections and latches, not of counters and sequences; a broken connection is a watch:resync. Keys that expire,
+//	watch                 from now on, not from earlier revisions; events of keys, locks, reader-writer locks, semaphores,
+//	                      elections, latches, barriers and limiters, not of counters, sequences and sessions, nor denied, queued, stale
+//	                      and reclaimed. A release by force is told as revoked and, when the holder's program has given it back,
+//	                      as released. A broken connection is a watch:resync. Keys that expire,
 //	                      and holds and keys of programs that have ended, are told within a second or two.
 //	                      An event above 7,900 bytes is kept for a minute; read later it is a watch:resync.
 //	keys of a session     end 1,000 at a time, each at a revision of its own.

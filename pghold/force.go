@@ -30,10 +30,14 @@ func scanWords(s string, what *string, a, b *int64) bool {
 	return true
 }
 
-const revokeSQL = `with marked as (
-  update holdfast.claim c set revoked = true
-  where c.space = $1 and c.key = $2 and c.token = $3 and c.token > 0 and holdfast_v10.alive(c.nonce, 0) returning c.nonce, c.token, c.id),
-told as (select pg_catalog.pg_notify('holdfast', 'f ' || token) from marked)
+// revokeSQL marks a claim, and tells its program and the watches. As everywhere the lock of watched comes before a row that
+// others wait for.
+const revokeSQL = `with watch as materialized (select holdfast_v10.watched() as yes),
+marked as (
+  update holdfast.claim c set revoked = true from watch
+  where watch.yes is not null and c.space = $1 and c.key = $2 and c.token = $3 and c.token > 0 and holdfast_v10.alive(c.nonce, 0)
+  returning c.nonce, c.token, c.id, c as claim),
+told as (select pg_catalog.pg_notify('holdfast', 'f ' || token), holdfast_v10.tell(claim, 'revoked', 'revoked') from marked)
 select nonce, id from marked, told`
 
 // Force asks the holder's program to let go: it is told first, and gives the

@@ -87,7 +87,7 @@ func deserted(t *testing.T) *client {
 	t.Helper()
 	pg := services.SharedPostgreSQL(t)
 	c := openClient(t, pg.URL(pg.CreateDatabase(t)))
-	c.note = time.Hour
+	c.recordHoldsAfter = time.Hour
 	return c
 }
 

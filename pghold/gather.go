@@ -55,7 +55,7 @@ func (c *client) onPool(l *pgLink, run func(ctx context.Context, q querier) erro
 	return j
 }
 
-// me is the nonce that SQL on this link must not take for dead.
+// me is the nonce that SQL on this link must not take for that of an ended program.
 func (c *client) me(l *pgLink) int64 {
 	if c.opts.Scope == SessionScope {
 		return l.nonce
@@ -118,7 +118,9 @@ func (c *client) whyNot(ctx context.Context, cl *rowClaim, err error) error {
 	return err
 }
 
-const gatherSQL = `select state, tok, place, coalesce(pos, 0), has
+// gatherSQL also tells that a barrier tripped: of its parties the last is granted as it comes.
+const gatherSQL = `select state, tok, place, coalesce(pos, 0), has, (case when $4::smallint = 6 and state = 'granted' and holdfast_v10.watched() then
+  holdfast_v10.send(jsonb_build_object('k', 'barrier', 'v', 'tripped', 'n', $3::text, 'u', has::text)) end)::text
 from holdfast_v10.gather($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 
 // gatherOn is the arrival.
@@ -139,7 +141,7 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 		}
 		err := q.QueryRow(ctx, gatherSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), cl.weigh, cl.limit,
 			l.nonce, uuid(session.ID), session.Spec.Owner, []byte(session.Spec.Meta), !cl.r.Try, waitersLock)...).
-			Scan(&state, &token, &id, &position, &has)
+			Scan(&state, &token, &id, &position, &has, nil)
 		cl.written = id != nil || err != nil && outcome(err) == driver.Unknown
 		return l.tidyWaitersLock(ctx, cl.key, waitersLock, err)
 	}, func() {

@@ -60,7 +60,7 @@ func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (reply drive
 	}
 }
 
-// limitSet sets a rate, unless it is empty, and tells watches.
+// limitSet sets a rate, and tells watches.
 func (c *client) limitSet(ctx context.Context, name, fresh string) error {
 	return c.ask(ctx, func(ctx context.Context, q querier) error {
 		_, err := q.Exec(ctx, "select holdfast_v10.limit_set($1, $2)", c.args(name, fresh)...)
@@ -147,11 +147,8 @@ func (c *client) swapUsage(ctx context.Context, k limits.Known, u *usageRow, r *
 	rate := k.Rate
 	rate.Name = r.Rate.Name
 	s, reply, keep := limits.ByOneClock(rate, k.Number(), old, u.now, r)
-	switch {
-	case !keep && r.Op == driver.LimitReset:
-		return reply, false, c.limitSet(ctx, r.Name, "")
-	case !keep:
-		return reply, false, nil
+	if !keep {
+		return reply, false, nil // so is a reset of a key that was not in use
 	}
 	var rest *string
 	if !limits.Bucket(rate) {

@@ -36,7 +36,7 @@ type pgLink struct {
 	left       *job                    // a caller's; its answer is still to be read
 	interrupt  context.CancelFunc      // of the read under way, for a job
 	halt       context.CancelFunc      // of the read under way, if the link dies
-	err        error                   // why it is dead
+	err        error                   // why it has ended
 	easy       map[Key]*cachedLockArgs // names that may be taken quickly
 	unrecorded unrecorded
 
@@ -52,12 +52,12 @@ type pgLink struct {
 	waitersLocks map[Key]time.Time
 	// relaxing is when it looks next which waiters' locks it needs; nil: it has none.
 	relaxing *time.Timer
-	// shy is how many grants are not to be followed by quick ones.
+	// slowGrants is how many grants are not to be followed by quick ones.
 	slowGrants int
 	// flagging: one of the questions that go out together takes the flag of quick
 	// grants.
 	flagging bool
-	// watching: it holds the gates.
+	// watching: it keeps the fast path closed.
 	watching bool
 	// builder has the question that a caller asks itself; its memory is used again.
 	builder pgx.ExtendedQueryBuilder

@@ -449,7 +449,7 @@ func (c *client) first(ctx context.Context, w *waiter) error {
 				c.forget(cl)
 			}
 			return c.whyStopped(ctx, cl.r.Session)
-		case state == "gone": // the row was taken for dead, since the link that made it is
+		case state == "gone": // the row was taken for that of an ended program, since the link that made it is
 			cl.id = 0
 			return errStartAgain
 		}

@@ -30,14 +30,14 @@ type plural struct {
 // in one transaction two programs that wait for each other's locks would be a deadlock.
 // The locks stay when a statement fails, as they do of the statements for one.
 var plurals = map[string]plural{
-	quickSQLs[0][1]: {quickManySQL("$2::bigint[], $3::bigint[]", "guard, a", "x.a"), 1},
-	quickSQLs[1][1]: {quickManySQL("$2::bigint[], $3::int[], $4::int[]", "guard, a, b", "x.a, x.b"), 1},
-	unlockSQLs[0]:   {"select pg_catalog.pg_advisory_unlock(x.a) from unnest($1::bigint[]) x (a)", 0},
-	unlockSQLs[1]:   {"select pg_catalog.pg_advisory_unlock(x.a, x.b) from unnest($1::int[], $2::int[]) x (a, b)", 0},
+	fastGrantSQLs[0][1]: {fastGrantManySQL("$2::bigint[], $3::bigint[]", "guard, a", "x.a"), 1},
+	fastGrantSQLs[1][1]: {fastGrantManySQL("$2::bigint[], $3::int[], $4::int[]", "guard, a, b", "x.a, x.b"), 1},
+	unlockSQLs[0]:       {"select pg_catalog.pg_advisory_unlock(x.a) from unnest($1::bigint[]) x (a)", 0},
+	unlockSQLs[1]:       {"select pg_catalog.pg_advisory_unlock(x.a, x.b) from unnest($1::int[], $2::int[]) x (a, b)", 0},
 }
 
-// quickManySQL is quickSQL for a list of names; the gate is taken once.
-func quickManySQL(lists, columns, key string) string {
+// fastGrantManySQL is fastGrantSQL for a list of names; the fast-path lock is taken once.
+func fastGrantManySQL(lists, columns, key string) string {
 	return fmt.Sprintf(`select coalesce(case when (select pg_catalog.pg_try_advisory_xact_lock($1)) then case when pg_catalog.pg_try_advisory_xact_lock(x.guard) then
 case when pg_catalog.pg_try_advisory_lock(%s) then pg_catalog.nextval('holdfast.token') end end end, 0), pg_catalog.pg_backend_pid() from unnest(%s) x (%s)`, key, lists, columns)
 }

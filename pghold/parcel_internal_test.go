@@ -46,7 +46,7 @@ func inLine(t *testing.T, l *pgLink, n int) {
 // and one whose name is taken is told so.
 func TestManyInOneStatement(t *testing.T) {
 	c := quickClients(t, 2)
-	c[0].note = time.Hour // no row comes meanwhile
+	c[0].recordHoldsAfter = time.Hour // no row comes meanwhile
 	const n = 24
 	requests := crowdOf(t, c[0], n)
 	l := c[0].living()
@@ -98,9 +98,9 @@ func TestManyInOneStatement(t *testing.T) {
 	for _, r := range requests {
 		free(t, take(t, c[1], r))
 	}
-	for i := range quickSQLs {
-		if l.known[plurals[quickSQLs[i][1]].sql] == nil {
-			t.Errorf("every name was taken by a statement of its own, not by %s", plurals[quickSQLs[i][1]].sql)
+	for i := range fastGrantSQLs {
+		if l.known[plurals[fastGrantSQLs[i][1]].sql] == nil {
+			t.Errorf("every name was taken by a statement of its own, not by %s", plurals[fastGrantSQLs[i][1]].sql)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestPack(t *testing.T) {
 // no lock stays that nobody knows of.
 func TestManyThatFail(t *testing.T) {
 	c := quickClients(t, 2)
-	c[0].note = time.Hour
+	c[0].recordHoldsAfter = time.Hour
 	const n = 6
 	requests := crowdOf(t, c[0], n)
 	l := c[0].living()

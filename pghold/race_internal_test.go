@@ -137,10 +137,10 @@ func TestGuardComesBeforeRows(t *testing.T) {
 	c := quickClients(t, 1)[0]
 	cl := takeQuickly(t, c, "m")
 	conn := stranger(t, c)
-	exec(t, conn, "select pg_advisory_lock($1)", int64(gate)) // nobody can close the gates, which is where rows are waited for
+	exec(t, conn, "select pg_advisory_lock($1)", int64(fastPathLock)) // nobody can close the fast path, which is where rows are waited for
 	got := acquiring(t, c, tryRequest("m", driver.Semaphore))
 	within(t, "the name is not guarded", func() bool { return seen(t, conn, waitersLockOf(cl.key), true, "ShareLock") })
-	exec(t, conn, "select pg_advisory_unlock($1)", int64(gate))
+	exec(t, conn, "select pg_advisory_unlock($1)", int64(fastPathLock))
 	if err := outcomeOf(t, got); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("a mutex that is held is a semaphore: %v", err)
 	}
@@ -204,7 +204,7 @@ func TestGuardStays(t *testing.T) {
 // it has been stopped, and writes none.
 func TestKindOfAStoppedProgram(t *testing.T) {
 	c := quickClients(t, 2)
-	c[0].note = time.Hour
+	c[0].recordHoldsAfter = time.Hour
 	cl := takeQuickly(t, c[0], "m")
 	if _, err := c[1].Acquire(t.Context(), tryRequest("m", driver.Semaphore)); !errors.Is(err, driver.ErrConflict) {
 		t.Fatalf("a mutex that is held is a semaphore: %v", err)

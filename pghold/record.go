@@ -15,16 +15,16 @@ func (l *pgLink) recordLater(cl *rowClaim) {
 	l.unrecorded.young = append(l.unrecorded.young, cl)
 	if !l.unrecorded.ticking {
 		l.unrecorded.ticking = true
-		time.AfterFunc(l.c.note, l.tick)
+		time.AfterFunc(l.c.recordHoldsAfter, l.tick)
 	}
 }
 
-// tick comes every client.note while mutexes are granted: what was granted before
+// tick comes every client.recordHoldsAfter while mutexes are granted: what was granted before
 // the last one and is still held gets its row, if it has none, and others hear of
 // it. When no more come the flag goes too.
 func (l *pgLink) tick() {
 	if l.turnOver() {
-		time.AfterFunc(l.c.note, l.tick)
+		time.AfterFunc(l.c.recordHoldsAfter, l.tick)
 		return
 	}
 	l.start(l.c.opts.Timeout, l.recordHolds)
@@ -72,7 +72,7 @@ func (l *pgLink) setTicking(on bool) {
 	l.unrecorded.old, l.unrecorded.young = l.unrecorded.young, nil
 	l.unrecorded.flag, l.unrecorded.ticking = l.unrecorded.flag && on, on
 	if on {
-		time.AfterFunc(l.c.note, l.tick)
+		time.AfterFunc(l.c.recordHoldsAfter, l.tick)
 	}
 }
 

@@ -20,13 +20,13 @@ import (
 // (psql -1), and then the statements of [Grants]. It can be repeated, also under programs
 // that use it, and under programs of other versions, which call functions of their own.
 // When no program of a version is left, its schema of functions may be dropped.
-var Schema = tablesSQL + quickSchemaSQL + locksSQL + gatheringSQL + dataSQL + limitSQL
+var Schema = tablesSQL + fastGrantSchemaSQL + locksSQL + gatheringSQL + dataSQL + limitSQL
 
 var (
 	//go:embed sql/tables.sql
 	tablesSQL string
-	//go:embed sql/quick.sql
-	quickSchemaSQL string
+	//go:embed sql/fastgrant.sql
+	fastGrantSchemaSQL string
 	//go:embed sql/locks.sql
 	locksSQL string
 	//go:embed sql/gather.sql

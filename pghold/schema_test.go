@@ -183,9 +183,9 @@ func TestLaterTablesAreRefused(t *testing.T) {
 	}
 }
 
-// functionsSum is of the functions in the released schema of this version. When they
-// change after a release, write the next version for "holdfast_v10" in all of the package.
-const functionsSum = "3abfa0733888719a"
+// functionsSum is of the functions in the released schema of this version, without comments, which
+// may be mended. When they change after a release, write the next version for "holdfast_v10" in all of the package.
+const functionsSum = "cb1edb073c740f9f"
 
 // TestFunctionsHaveTheirVersion: every function is in the schema with the version, and
 // a version does not change.
@@ -199,6 +199,7 @@ func TestFunctionsHaveTheirVersion(t *testing.T) {
 	if regexp.MustCompile(`(?m)^\s*drop `).MatchString(pghold.Schema) {
 		t.Error("Schema drops something that others may use")
 	}
+	functions = regexp.MustCompile(`(?m)\s*--.*$`).ReplaceAllString(functions, "")
 	if sum := fmt.Sprintf("%x", sha256.Sum256([]byte(functions))); sum[:16] != functionsSum {
 		t.Errorf("the functions have changed: their sum is %s, and was %s", sum[:16], functionsSum)
 	}

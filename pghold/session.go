@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
 func newID() (id driver.SessionID) {
@@ -28,6 +29,9 @@ func uuid(id [16]byte) string {
 // TTL.
 func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Session, error) {
 	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := policy.None(&spec); err != nil {
 		return nil, err
 	}
 	l, err := c.atHome(ctx)

@@ -130,7 +130,7 @@ func (c *client) dialWait() {
 // errGoneAtOnce: the link that was made has been lost before anybody had it.
 var errGoneAtOnce = refuse(driver.ErrUnavailable, "the connection broke as soon as it was made; try again")
 
-// keep hands an idle link to a caller that wants one, or keeps it for the next; false: it is dead, or the client closed. The client is
+// keep hands an idle link to a caller that wants one, or keeps it for the next; false: it has ended, or the client closed. The client is
 // locked.
 func (c *client) keep(l *pgLink) bool {
 	if _, lives := c.links[l]; !lives || c.closed {

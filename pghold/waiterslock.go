@@ -57,7 +57,7 @@ func (l *pgLink) waitersLockNew(k Key) int64 {
 // that is no lock.
 func (c *client) takeWaitersLock(ctx context.Context, l *pgLink, k Key) error {
 	if c.opts.Scope != SessionScope {
-		return nil // the gates are closed
+		return nil // the fast path is closed
 	}
 	return c.onHome(ctx, l, func(ctx context.Context, q querier) error {
 		g := l.waitersLockNew(k)

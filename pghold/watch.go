@@ -142,9 +142,9 @@ func (c *client) mayWatch(ctx context.Context, r *driver.WatchRequest) error {
 }
 
 // subscribeSQL makes the link one that events are sent for. The lock lets no
-// transaction be under way that has looked before. The gates are closed as long
+// transaction be under way that has looked before. The fast path is closed as long
 // as somebody watches: a quick grant is told to nobody. The row does not say that
-// they are: an unsubscribeSQL that fails may have opened some. Everybody that takes a lock
+// it is: an unsubscribeSQL that fails may have given some of its locks back. Everybody that takes a lock
 // waits behind a wait for the first one, so it is short.
 const (
 	subscribeSQL = `do $$ begin
@@ -218,8 +218,8 @@ func (l *pgLink) subscribe(ctx context.Context) error {
 	return err
 }
 
-// unsubscribe undoes subscribe, all of it or a part. The gates come last, since no
-// failure closes them again.
+// unsubscribe undoes subscribe, all of it or a part. The fast path opens last, since no
+// failure closes it again.
 func (l *pgLink) unsubscribe(ctx context.Context) error {
 	_, err := l.conn.PgConn().Exec(ctx, fmt.Sprintf(unsubscribeSQL, l.nonce)).ReadAll()
 	l.watching = err != nil
@@ -256,8 +256,8 @@ type follower struct {
 	w     *rowWatch
 	yield func(driver.Event, error) bool
 	from  driver.Revision // what has an earlier one is in what the reader reads when it begins, or anew
-	rev   driver.Revision // position of the last event, or of what is before the first
-	ord   uint32
+	rev   driver.Revision // of the last event, or of watch:ready or watch:resync
+	next  uint32          // the ordinal of the next event at rev
 }
 
 // subscribe begins, or begins anew after the link broke; it tells so.
@@ -268,11 +268,21 @@ func (f *follower) subscribe(ctx context.Context, verb string) error {
 	if err != nil {
 		return err
 	}
-	f.from, f.rev, f.ord = from, max(f.rev, from-1), 0
-	if !f.yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: from}, nil) {
+	f.from = from
+	if !f.begin(verb) {
 		return errStop
 	}
 	return nil
+}
+
+// begin tells that the watch begins, or begins anew: at a revision at which nothing was told, so that nothing that is
+// told later has one before it, and nothing that is missing has it.
+func (f *follower) begin(verb string) bool {
+	if f.next > 0 {
+		f.rev, f.next = f.rev+1, 0
+	}
+	f.rev = max(f.rev, f.from)
+	return f.yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: f.rev}, nil)
 }
 
 var errStop = errors.New("the caller has seen enough")
@@ -319,7 +329,7 @@ func (f *follower) follow(ctx context.Context) {
 // drain yields what has come.
 func (f *follower) drain(ctx context.Context) error {
 	list, gap, broken := f.w.take()
-	if gap && !broken && !f.resync() {
+	if gap && !broken && !f.begin(driver.VerbResync) {
 		return errStop
 	}
 	for _, payload := range list {
@@ -353,15 +363,10 @@ func (f *follower) pass(ctx context.Context, broken bool) error {
 		return errStop
 	case broken:
 		return f.resume(ctx)
-	case !f.resync():
+	case !f.begin(driver.VerbResync):
 		return errStop
 	}
 	return nil
-}
-
-// resync tells that events are missing.
-func (f *follower) resync() bool {
-	return f.yield(driver.Event{Kind: driver.WatchKind, Verb: driver.VerbResync, Revision: f.rev + 1}, nil)
 }
 
 // resume subscribes again, until the server answers or ctx ends.
@@ -450,28 +455,26 @@ func (f *follower) large(ctx context.Context, id string) (string, bool) {
 		return q.QueryRow(ctx, "select n, (select e.body from holdfast.event e where e.id = $1::text::bigint) from holdfast.revision", f.c.args(id)...).Scan(&rev, &body)
 	})
 	if err != nil || body == nil {
-		f.rev, f.ord = max(f.rev, rev), 0
 		f.from = max(f.from, rev+1)
 		return "", false
 	}
 	return *body, true
 }
 
-// place gives an event its position. Only keys have revisions; the rest stands
-// behind the last key. false: the reader has read what it tells. Such events come while
+// place gives an event its position. Only keys and what comes with them take revisions; the rest stands
+// behind the last event. false: the reader has read what it tells. Such events come while
 // others of the program watch already.
 func (f *follower) place(ev *driver.Event) bool {
 	switch {
 	case ev.Revision > 0 && ev.Revision < f.from:
 		return false
 	case ev.Revision > f.rev:
-		f.rev, f.ord = ev.Revision, ev.Ordinal
-	case ev.Revision == f.rev && ev.Ordinal > f.ord:
-		f.ord = ev.Ordinal
-	default:
-		f.ord++
+		f.rev, f.next = ev.Revision, ev.Ordinal
+	case ev.Revision == f.rev:
+		f.next = max(f.next, ev.Ordinal)
 	}
-	ev.Revision, ev.Ordinal = f.rev, f.ord
+	ev.Revision, ev.Ordinal = f.rev, f.next
+	f.next++
 	return true
 }
 
@@ -486,6 +489,12 @@ func decodeEvent(body string, previous bool) (*driver.Event, error) {
 		Mode: m.Mode, Weight: m.Weight, Session: sessionID(m.Session), Reason: m.Reason, KV: m.KV.kv(),
 	}
 	ev.Number, _ = strconv.ParseUint(m.Number, 10, 64)
+	if ev.KV != nil {
+		ev.Session = ev.KV.Session
+	}
+	if ev.Reason == "closed" { // a Space that closes ends its sessions, which has no reason elsewhere
+		ev.Reason = ""
+	}
 	if m.Value != nil {
 		ev.Value = plain(*m.Value)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// gatesOf is how many gates others than conn have, or wait for.
-func gatesOf(t *testing.T, conn *pgx.Conn) (n int) {
+// fastPathLocksOf is how many fast-path locks others than conn have, or wait for.
+func fastPathLocksOf(t *testing.T, conn *pgx.Conn) (n int) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(), `select count(*) from generate_series(0, 31) i, holdfast_v10.locks(1::smallint, 5209599041173340544 + i) l
 where l.pid <> pg_backend_pid()`).Scan(&n)
@@ -30,22 +30,22 @@ func impatient(t *testing.T) (*client, *pgx.Conn) {
 	return c, stranger(t, c)
 }
 
-// TestWatchThatFailsOpensTheGates: a subscription that fails half way leaves
+// TestWatchThatFailsOpensTheFastPath: a subscription that fails half way leaves
 // nothing behind, and nor does the one that comes after it.
-func TestWatchThatFailsOpensTheGates(t *testing.T) {
+func TestWatchThatFailsOpensTheFastPath(t *testing.T) {
 	c, conn := impatient(t)
-	exec(t, conn, "select pg_advisory_lock($1)", int64(gate+20))
+	exec(t, conn, "select pg_advisory_lock($1)", int64(fastPathLock+20))
 	other := c.hub.add() // another watcher that is about to subscribe, so that this is not the last watch
 	if verb, err := firstEvent(t, c); err == nil {
-		t.Fatalf("a gate cannot be closed, and the watch tells %q", verb)
+		t.Fatalf("a fast-path lock cannot be had, and the watch tells %q", verb)
 	}
-	exec(t, conn, "select pg_advisory_unlock($1)", int64(gate+20))
-	within(t, "the gates stay closed after a watch that failed", func() bool { return gatesOf(t, conn) == 0 })
+	exec(t, conn, "select pg_advisory_unlock($1)", int64(fastPathLock+20))
+	within(t, "the fast path stays closed after a watch that failed", func() bool { return fastPathLocksOf(t, conn) == 0 })
 	c.hub.remove(other)
 	if verb, err := firstEvent(t, c); err != nil || verb != driver.VerbReady {
 		t.Fatalf("the next watch tells %q, %v", verb, err)
 	}
-	within(t, "the gates stay closed after the watch", func() bool { return gatesOf(t, conn) == 0 })
+	within(t, "the fast path stays closed after the watch", func() bool { return fastPathLocksOf(t, conn) == 0 })
 	free(t, takeQuickly(t, c, "m"))
 }
 
@@ -70,13 +70,13 @@ func TestWatchEndsAfterAll(t *testing.T) {
 	within(t, "the subscription is not ended", waits)
 	within(t, "the end of the subscription does not fail", func() bool { return !waits() })
 	exec(t, conn, "commit")
-	within(t, "the gates stay closed", func() bool { return gatesOf(t, conn) == 0 })
+	within(t, "the fast path stays closed", func() bool { return fastPathLocksOf(t, conn) == 0 })
 	free(t, takeQuickly(t, c, "m"))
 }
 
-// TestWatchClosesEveryGate: also those that the end of a subscription opened which
+// TestWatchClosesTheFastPath: also those that the end of a subscription opened which
 // then failed.
-func TestWatchClosesEveryGate(t *testing.T) {
+func TestWatchClosesTheFastPath(t *testing.T) {
 	c, conn := impatient(t)
 	for ev, err := range c.Watch(t.Context(), &driver.WatchRequest{}) {
 		if err != nil || ev.Verb != driver.VerbReady {
@@ -84,7 +84,7 @@ func TestWatchClosesEveryGate(t *testing.T) {
 		}
 		l := c.living()
 		j := l.start(time.Minute, func(ctx context.Context) error {
-			_, err := l.conn.Exec(ctx, "select pg_advisory_unlock_shared($1)", int64(gate+20))
+			_, err := l.conn.Exec(ctx, "select pg_advisory_unlock_shared($1)", int64(fastPathLock+20))
 			return err
 		})
 		if <-j.done; j.err != nil {
@@ -93,12 +93,12 @@ func TestWatchClosesEveryGate(t *testing.T) {
 		if verb, err := firstEvent(t, c); err != nil || verb != driver.VerbReady {
 			t.Fatalf("the next watch tells %q, %v", verb, err)
 		}
-		if n := gatesOf(t, conn); n != gates {
-			t.Errorf("%d of %d gates are closed", n, gates)
+		if n := fastPathLocksOf(t, conn); n != fastPathLocks {
+			t.Errorf("%d of %d fast-path locks are shared", n, fastPathLocks)
 		}
 		break
 	}
-	within(t, "the gates stay closed after the watch", func() bool { return gatesOf(t, conn) == 0 })
+	within(t, "the fast path stays closed after the watch", func() bool { return fastPathLocksOf(t, conn) == 0 })
 }
 
 // firstEvent is what a watch tells first.

@@ -211,7 +211,7 @@ begin
 end
 $$;
 
--- sweep forgets what the dead left behind, but for keys, for one program at a time, and
+-- sweep forgets what ended programs left behind, but for keys, for one program at a time, and
 -- tells the watches. It waits for no row: others that hold wait for those that it has.
 create or replace function holdfast_v10.sweep() returns void
 language plpgsql volatile as $$
@@ -275,7 +275,7 @@ end
 $$;
 
 -- bye is the end of a program that closes in order: its claims are forgotten,
--- and who waited for its semaphores is woken. Rows of resource are locked before
+-- and waiters for its semaphores are woken. Rows of resource are locked before
 -- those of claim, as everywhere.
 create or replace function holdfast_v10.bye(nonces bigint[]) returns void
 language plpgsql volatile as $$

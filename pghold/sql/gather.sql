@@ -60,18 +60,18 @@ begin
 end
 $$;
 
--- establish makes a semaphore, latch or barrier, for who keeps others from taking
+-- establish makes a semaphore, latch or barrier, for a caller that keeps others from taking
 -- the name quickly as a lock by its guard. 'unsure': somebody has the lock, and no
 -- row says as what. sure: whoever took it quickly before has a row, or has been
 -- stopped. Then a row may be about to be committed: it waits for that, and nobody
--- arrives meanwhile. Who has the lock still, and no row, took it quickly if it may
+-- arrives meanwhile. A program that still has the lock, and no row, took it quickly if it may
 -- have locks without a row, and else knows nothing of us.
 create or replace function holdfast_v10.establish(
   s smallint, k bigint, nam text, knd smallint, li bigint, me bigint, sure boolean, out state text, out pos int)
 language plpgsql volatile as $$
 begin
   if sure then
-    perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);  -- as who begins to watch
+    perform pg_catalog.pg_advisory_xact_lock(5209599041173340519);  -- as at the beginning of a watch
   else
     perform pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched, before there is a row that others wait for
   end if;
@@ -129,7 +129,7 @@ end
 $$;
 
 -- look tells which of the claims ids in gather's queue were granted, and which are gone
--- (a token of 0); of those that wait on nothing. sweep: also free what the dead hold.
+-- (a token of 0); of those that wait on nothing. sweep: also free what ended programs hold.
 create or replace function holdfast_v10.look(s smallint, k bigint, ids bigint[], me bigint, sweep boolean)
 returns table (id bigint, tok bigint)
 language plpgsql volatile as $$

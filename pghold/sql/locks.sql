@@ -88,7 +88,7 @@ exception when lock_not_available then
 end
 $$;
 
--- watched: somebody wants events. Who begins to watch takes the lock alone, so
+-- watched: somebody wants events. The lock is taken alone to begin a watch, so
 -- that no transaction which has looked before is still under way.
 create or replace function holdfast_v10.watched() returns boolean
 language plpgsql volatile as $$
@@ -99,7 +99,7 @@ begin
 end
 $$;
 
--- send hands an event to who watches.
+-- send hands an event to watchers.
 create or replace function holdfast_v10.send(e jsonb) returns void
 language plpgsql volatile as $$
 declare
@@ -131,8 +131,8 @@ $$;
 -- What looks at rows is plpgsql, whose plans the server keeps: a function in SQL
 -- that it cannot put into what calls it is parsed and planned at each call.
 
--- others tells a newcomer of those who are there: that the name is in use as
--- another kind, that somebody who waits goes first, and how many wait.
+-- others tells a newcomer of those that are there: that the name is in use as
+-- another kind, that a waiter goes first, and how many wait.
 create or replace function holdfast_v10.others(
   s smallint, k bigint, want smallint, m smallint, me bigint, out other smallint, out blocked boolean, out waiting int)
 language plpgsql volatile as $$
@@ -153,7 +153,7 @@ begin
 end
 $$;
 
--- blocked: somebody who waits goes before the claim place (0: a newcomer).
+-- blocked: a waiter goes before the claim place (0: a newcomer).
 create or replace function holdfast_v10.blocked(s smallint, k bigint, m smallint, place bigint, me bigint) returns boolean
 language plpgsql volatile as $$
 begin
@@ -177,7 +177,7 @@ begin
 end
 $$;
 
--- inter forgets holders of a lock that the caller has now: they are dead. true:
+-- inter forgets holders of a lock that the caller has now: they have ended. true:
 -- there were some.
 create or replace function holdfast_v10.inter(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
@@ -193,8 +193,8 @@ $$;
 
 -- arrive is the first step of every claim on a lock: take it if it is free and
 -- nobody waits, else join the queue (wait), or be refused. 'inherited' is granted,
--- after somebody who died with it. Who joins takes the name's guard (0: has it
--- already). unsure: who holds it has no row that says as what; or of a grant, the
+-- after one that ended with it. A claim that joins takes the name's guard (0: has it
+-- already). unsure: the holder has no row that says as what; or of a grant, the
 -- next one cannot be quick.
 create or replace function holdfast_v10.arrive(
   s smallint, k bigint, nam text, knd smallint, m smallint, me bigint, lea uuid, own text, met bytea, val bytea,
@@ -246,7 +246,7 @@ $$;
 
 -- settle makes a claim that waited the holder. The caller's connection has the
 -- lock; free says whether settle gives it back if another one goes first, if the
--- claim was taken for dead, or if somebody was making the name something that is
+-- claim was taken for an ended one, or if somebody was making the name something that is
 -- no lock when it began to wait.
 create or replace function holdfast_v10.settle(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid, free boolean,
@@ -281,7 +281,7 @@ end
 $$;
 
 -- ticket is an advisory lock (bigint form) that a claim has while it waits in the
--- server: who is behind it waits for that.
+-- server: the one behind it waits for that.
 create or replace function holdfast_v10.ticket(i bigint) returns bigint
 language sql immutable as $$ select i # 5209599041173340521 $$;
 
@@ -312,7 +312,7 @@ end
 $$;
 
 -- await waits for the lock in the order of the claims, and makes the claim the
--- holder. Only who is next waits for the lock itself, so that the server wakes
+-- holder. Only the next one waits for the lock itself, so that the server wakes
 -- nobody out of turn. It returns 'wait' when it has waited for ms: a longer
 -- statement would keep the server from clearing up old rows. A claim before it that
 -- has no ticket is looked at again and again: it is about to wait, which takes its
@@ -329,7 +329,7 @@ begin
   pid := pg_backend_pid();
   begin
     perform pg_catalog.pg_advisory_xact_lock(holdfast_v10.ticket(i));
-  exception when lock_not_available then  -- somebody who passes has been stopped
+  exception when lock_not_available then  -- one that passes has been stopped
     state := 'wait'; return;
   end;
   loop

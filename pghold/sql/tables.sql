@@ -27,8 +27,8 @@ insert into holdfast.revision
   select (extract(epoch from clock_timestamp()) * 1048576)::bigint
   where not exists (select from holdfast.revision);
 
--- Who holds and who waits. nonce is an advisory lock (bigint form) that the
--- claim's connection holds: if nobody holds it, the claim is dead.
+-- Holders and waiters. nonce is an advisory lock (bigint form) that the
+-- claim's connection holds: if nobody holds it, the claim has ended.
 create unlogged table if not exists holdfast.claim (
   space    smallint not null,  -- 1: one bigint, 2: two integers
   key      bigint not null,
@@ -122,7 +122,7 @@ create table if not exists holdfast.kv (
   expires  timestamptz
 );
 
--- "if not exists" would lock the table even so, against all who use it.
+-- "if not exists" would lock the table even so, against all that use it.
 do $$
 begin
   if pg_catalog.to_regclass('holdfast.done_at') is null then
@@ -138,7 +138,7 @@ begin
 end
 $$;
 
--- Who watches, by the nonce of its connection; events that are too large for a
+-- Watchers, by the nonce of its connection; events that are too large for a
 -- notification.
 create unlogged table if not exists holdfast.watcher (nonce bigint primary key);
 create unlogged table if not exists holdfast.event (

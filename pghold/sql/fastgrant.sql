@@ -2,8 +2,8 @@
 -- soon if they are still held.
 
 -- noted returns when every lock that was held before the call has its row. It
--- closes the gates, so that no more are granted without one, and waits for those
--- who may have one. A program that has been stopped is not waited for longer than
+-- closes the fast path, so that no more are granted without one, and waits for the
+-- programs that may have one. A program that has been stopped is not waited for longer than
 -- a second.
 create or replace function holdfast_v10.noted() returns void
 language plpgsql volatile as $$

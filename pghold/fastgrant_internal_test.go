@@ -23,7 +23,7 @@ func quickClients(t *testing.T, n int) []*client {
 	clients := make([]*client, n)
 	for i := range clients {
 		clients[i] = newTestClient(t, url, time.Minute)
-		clients[i].note = lateRow
+		clients[i].recordHoldsAfter = lateRow
 	}
 	return clients
 }
@@ -46,7 +46,7 @@ func free(t *testing.T, cl *rowClaim) {
 }
 
 // takeQuickly takes a mutex until it is taken quickly, which it is when the last watcher's
-// gates are given back and as many grants as follow a miss were taken as everybody does.
+// fast-path locks are given back and as many grants as follow a miss were taken as everybody does.
 func takeQuickly(t *testing.T, c *client, name string) (cl *rowClaim) {
 	t.Helper()
 	within(t, name+" is not taken quickly", func() bool {
@@ -69,7 +69,7 @@ func tryRequest(name string, kind driver.ResourceKind) *driver.Request {
 func TestQuick(t *testing.T) {
 	c := quickClients(t, 2)
 	never := quickClients(t, 1)[0]
-	never.note = time.Hour
+	never.recordHoldsAfter = time.Hour
 	for _, name := range []string{"m", "a name that is hashed"} { // a pair of integers, and one bigint
 		first := take(t, c[0], mutexRequest(name))
 		if first.rowless.Load() {

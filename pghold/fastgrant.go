@@ -10,23 +10,23 @@ import (
 
 // A mutex that is free is taken quickly: by one statement that touches no table
 // but the sequence of tokens. The row of its holder follows if it is
-// still held a moment later. A caller that wants rows to be complete closes the gates, which
+// still held a moment later. A caller that wants rows to be complete closes the fast path, which
 // ends quick grants everywhere, and waits until no program has one without a row
 // (holdfast.noted). A program that waits for a name has its waiters' lock, which does the same for
 // that name.
 
 // Advisory locks of ours, bigint form.
 const (
-	gate           = 5209599041173340544 // the first of the gates; a quick grant needs one of them alone, for its transaction
-	gates          = 32
+	fastPathLock   = 5209599041173340544 // the first of those that are the fast path; a quick grant needs one of them alone, for its transaction
+	fastPathLocks  = 32                  // how many there are; to share all of them closes the fast path
 	unrecordedFlag = 5209599041173340522 // had by programs that may have holds without a row
-	closeGates     = "select pg_catalog.pg_advisory_xact_lock_shared(5209599041173340544 + i) from pg_catalog.generate_series(0, 31) i"
+	closeFastPath  = "select pg_catalog.pg_advisory_xact_lock_shared(5209599041173340544 + i) from pg_catalog.generate_series(0, 31) i"
 )
 
-// noteAfter is the age at which a quick hold gets its row: most are over by then,
+// recordHoldsAfter is the age at which a quick hold gets its row: most are over by then,
 // also of many callers that share a connection, and a caller that asks for rows waits for
 // twice as long at most.
-const noteAfter = 5 * time.Millisecond
+const recordHoldsAfter = 5 * time.Millisecond
 
 // staleAfter is the age at which a hold without a row is one that others may have
 // given up to wait for: it gets its row before it ends, so that its end is told.
@@ -40,10 +40,10 @@ type unrecorded struct {
 	ticking    bool
 }
 
-// quickSQL takes the gate and the waiters' lock for its transaction, then the lock, and
+// fastGrantSQL takes its fast-path lock and the waiters' lock for its transaction, then the lock, and
 // then draws the token. The first quick grant takes the flag, which cannot fail:
-// only the claim that has closed the gates has it alone.
-func quickSQL(pair, flagged bool) string {
+// only a caller that has closed the fast path has it alone.
+func fastGrantSQL(pair, flagged bool) string {
 	lock, unlock := "pg_catalog.pg_try_advisory_lock($3)", "pg_catalog.pg_advisory_unlock($3)"
 	if pair {
 		lock, unlock = "pg_catalog.pg_try_advisory_lock($3, $4)", "pg_catalog.pg_advisory_unlock($3, $4)"
@@ -59,8 +59,8 @@ case when %s then %s end end end, 0), pg_catalog.pg_backend_pid()`, lock, token)
 // unlockSQLs give a quick hold back that has no row; by pair.
 var unlockSQLs = [2]string{"select pg_catalog.pg_advisory_unlock($1)", "select pg_catalog.pg_advisory_unlock($1, $2)"}
 
-// quickSQLs are the four forms, by pair and flagged.
-var quickSQLs = [2][2]string{{quickSQL(false, false), quickSQL(false, true)}, {quickSQL(true, false), quickSQL(true, true)}}
+// fastGrantSQLs are the four forms, by pair and flagged.
+var fastGrantSQLs = [2][2]string{{fastGrantSQL(false, false), fastGrantSQL(false, true)}, {fastGrantSQL(true, false), fastGrantSQL(true, true)}}
 
 func index(b bool) int {
 	if b {
@@ -116,7 +116,7 @@ func (q *fastGrant) form() (string, []any) {
 	}
 	flagged := l.flagged()
 	l.flagging = !flagged // taken twice, it would have to be given back twice
-	return quickSQLs[index(q.cl.easy.pair)][index(flagged)], q.cl.easy.lock
+	return fastGrantSQLs[index(q.cl.easy.pair)][index(flagged)], q.cl.easy.lock
 }
 
 func (q *fastGrant) into() []any {
@@ -172,7 +172,7 @@ func (l *pgLink) flagged() bool {
 }
 
 // slowGrantsAfterMiss is how many grants a link takes as everybody does after a quick one
-// failed: if the gates are closed for long, trying each time would be a trip more.
+// failed: if the fast path is closed for long, trying each time would be a trip more.
 const slowGrantsAfterMiss = 8
 
 // maxEasy bounds the names that a link remembers.
@@ -186,7 +186,7 @@ type cachedLockArgs struct {
 }
 
 func (l *pgLink) newEasy(k Key) *cachedLockArgs {
-	own, waitersLock := any(gate+int64(uint64(l.nonce)%gates)), any(waitersLockOf(k))
+	own, waitersLock := any(fastPathLock+int64(uint64(l.nonce)%fastPathLocks)), any(waitersLockOf(k))
 	if a, b, ok := k.Pair(); ok {
 		return &cachedLockArgs{pair: true, lock: []any{own, waitersLock, a, b}, unlock: []any{a, b}}
 	}
