@@ -204,13 +204,14 @@ func locks(now int64, files []found) []driver.Resource {
 		f := &files[i]
 		r := byName[f.name]
 		if r == nil {
-			r = &driver.Resource{Name: f.name, Kind: driver.ResourceKind(f.kind), Limit: 1}
+			r = &driver.Resource{Name: f.name, Kind: driver.ResourceKind(f.kind)}
 			byName[f.name] = r
 		}
 		k := f.claim(now)
 		if f.state == slotHolds {
-			r.Holders, r.Used = append(r.Holders, k), 1
+			r.Holders = append(r.Holders, k)
 			r.Holding++
+			r.Used++
 			continue
 		}
 		r.Waiting++

@@ -53,7 +53,8 @@ const revisionBlock = 1 << 15
 //	3  entries of core's version 3
 //	4  entries of core's version 4
 //	5  entries of core's version 5
-const version = 5
+//	6  entries of core's version 6
+const version = 6
 
 // newer is the error of a directory that a newer program has written, or has
 // raised while this one used it.

@@ -43,7 +43,9 @@
 // since boot, sleep included; after a restart of the machine their time begins
 // anew where it stood.
 //
-// Tokens are counted for the whole directory. They grow although lock files are
+// Tokens of mutexes and reader-writer locks are counted together for the whole directory, those of
+// semaphores, elections, latches and barriers are revisions of its log: of each name they only grow, also when it
+// becomes another kind, but one of each count may be the same number. They grow although lock files are
 // deleted, although the process that drew the last one was killed, and although
 // the power fails: a ceiling is on disk before any token below it is given, and
 // the next boot begins above it. A directory that was removed and made anew

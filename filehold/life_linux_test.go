@@ -206,7 +206,7 @@ func counted(t *testing.T, s *holdfast.Space) int64 {
 	return n
 }
 
-// Who is one log behind reads its end before it goes on with the next.
+// A process that is one log behind reads its end before it goes on with the next.
 func TestCompaction_Behind(t *testing.T) {
 	dir := t.TempDir()
 	s := openDriver(t, dir, func(x *filehold.Seams) { x.CompactAt = 8 << 10 })
@@ -219,8 +219,8 @@ func TestCompaction_Behind(t *testing.T) {
 	}
 }
 
-// Who waits and is stopped while the log is replaced again and again gets what
-// was granted to him meanwhile, and notices the deaths of those who came.
+// A waiter that is stopped while the log is replaced again and again gets what
+// was granted to it meanwhile, and notices the ends of those that came.
 func TestCompaction_StoppedWaiter(t *testing.T) {
 	dir := t.TempDir()
 	s := openDriver(t, dir, func(x *filehold.Seams) { x.CompactAt = 8 << 10 })
@@ -252,8 +252,8 @@ func TestCompaction_StoppedWaiter(t *testing.T) {
 	number(t, p.line())
 }
 
-// Who finds a log that was put into its place by somebody who was killed before
-// he could say so takes it.
+// A log that was put into its place by a process that was killed before it could say so
+// is taken by the next that finds it.
 func TestCompaction_KilledBetween(t *testing.T) {
 	dir := t.TempDir()
 	d, err := filehold.NewWith(dir, func(x *filehold.Seams) { x.CompactAt = 8 << 10 })
@@ -305,7 +305,7 @@ func TestOneKind(t *testing.T) {
 	}
 }
 
-// Who holds in another process is told by ErrHeld and Inspect.
+// A holder in another process is told by ErrHeld and Inspect.
 func TestHolderInAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
 	s, p := space(t, dir), spawn(t, "servant", dir)

@@ -46,7 +46,7 @@ func part(procs map[procID]map[core.SessionID]struct{}, id core.SessionID) {
 }
 
 // appear makes this process known. The store is locked, so that nobody takes a
-// pipe for dead that is being made.
+// pipe for that of an ended process that is being made.
 func (e *engine) appear() error {
 	path := e.liveFile(e.proc, pipeExt)
 	if err := syscall.Mkfifo(path, 0o666); err != nil {
@@ -146,7 +146,7 @@ func (e *engine) endSessionsOfGone() error {
 	return err
 }
 
-// endSessionsOf ends the sessions of a dead process, tells its lock files' ends to
+// endSessionsOf ends the sessions of an ended process, tells its lock files' ends to
 // the watchers, and removes its files.
 func (e *engine) endSessionsOf(p procID) error {
 	err := e.endSessions(p)
@@ -162,7 +162,7 @@ func (e *engine) endSessionsOf(p procID) error {
 	return e.vanish(p)
 }
 
-// tellHolds writes the events of the lock files that a dead process held.
+// tellHolds writes the events of the lock files that an ended process held.
 func (e *engine) tellHolds(p procID) error {
 	if e.ctl.load(wWatchers) == 0 {
 		return nil

@@ -322,7 +322,7 @@ func TestUnlinkIdle(t *testing.T) {
 	}
 }
 
-// Who waits on a file that is removed goes on with the one that has the name.
+// A waiter on a file that is removed goes on with the one that has the name.
 func TestUnlinkUnderWaiter(t *testing.T) {
 	dir := t.TempDir()
 	s, p := lonely(t, dir), spawn(t, "servant", dir)

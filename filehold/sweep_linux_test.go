@@ -129,7 +129,7 @@ func TestSweep_AnotherKind(t *testing.T) {
 	}
 }
 
-// Promise: nobody notices a sweep. Who tries an idle name gets it, although a
+// Promise: nobody notices a sweep. A caller that tries an idle name gets it, although a
 // sweep has its file locked for long: the disk is slow.
 func TestSweep_TryIsNotRefused(t *testing.T) {
 	dir := t.TempDir()

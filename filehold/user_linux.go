@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
 // user is a session of this process.
@@ -49,6 +50,9 @@ func (u *user) endFrame() []byte {
 
 // open opens a session of the client.
 func (c *client) open(ctx context.Context, spec driver.Spec) (u *user, err error) {
+	if err := policy.None(&spec); err != nil {
+		return nil, err
+	}
 	err = c.e.locked(ctx, func() error {
 		u, err = c.e.openUser(c, spec)
 		return err

@@ -41,7 +41,7 @@ func TestLossIsToldBeforeAnyTimer(t *testing.T) {
 	}
 }
 
-// Who comes while another goroutine tells of the losses that it found is not
+// A caller that comes while another goroutine tells of the losses that it found is not
 // granted anything before all of them are told either: those of a session, and
 // those of holds alone.
 func TestLossIsToldBeforeAnotherIsGranted(t *testing.T) {
@@ -122,7 +122,7 @@ func TestLapsedSession(t *testing.T) {
 	})
 }
 
-// Who renews by hand a session that has ended by its own clock is told so, whatever
+// A renewal by hand of a session that has ended by its own clock says so, whatever
 // the other side answers.
 func TestLapsedSessionIsNotKept(t *testing.T) {
 	st := newStore("")

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/bridge"
 )
 
-// Who releases while another does so waits for the same answer, also after one
+// A caller that releases while another does so waits for the same answer, also after one
 // of them has given up.
 func TestReleasesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

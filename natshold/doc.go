@@ -24,7 +24,7 @@
 // TTL (default 30 s, at least 1 s), with one message, and counts its own deadline
 // from before the message was sent. NATS has no clock that all clients could rely
 // on: others take a lock over when they have seen it unchanged for its whole TTL
-// and one percent more on their own clocks. So the lock of a dead program is free
+// and one percent more on their own clocks. So the lock of a program that has ended is free
 // after that time from when somebody begins to ask for it.
 //
 // One waiter a process and name asks the server; the others wait behind it. It
@@ -125,7 +125,10 @@
 //	min-hold, delay
 //	transactions           of one key; List and Range are not of one moment, and look at all keys
 //	                       of their kind, whatever the prefix; so does a watch when it begins,
-//	                       unless it is of one name
+//	                       unless it is of one name. The revision of a range is that of the newest
+//	                       key in it, and 0 if there is none
+//	large values           a value is kept as base64, so that of max_payload a little less than
+//	                       three quarters are for it: about 785,000 bytes of 1 MiB
 //	exactly once           an answer that was lost is asked for again, as long as no more than
 //	                       eight others have changed the counter or sequence since; a flush of a
 //	                       buffered counter, as long as no more than 64 others have flushed theirs

@@ -26,7 +26,7 @@ func answer(err error) error {
 		return nil
 	}
 	if errors.Is(err, nats.ErrMaxPayload) {
-		return driver.Errorf("", "", fs.ErrInvalid, "the value is larger than the server's max_payload: %w", err)
+		return driver.Errorf("", "", fs.ErrInvalid, "the value, with a third more as base64, is larger than the server's max_payload: make it smaller, or max_payload larger: %w", err)
 	}
 	e := natsconn.APIError(err)
 	if e == nil {

@@ -55,9 +55,9 @@ func (c *client) mayAdd(key string) bool {
 // incrBy changes a counter without a script, and so without a record by which a
 // repetition would be known: only for requests that nobody repeats. An unsigned
 // counter has a zero of its own, which INCRBY does not know if the server has
-// forgotten it. false: it has to be a script after all, and nothing has happened.
+// forgotten it, and to add 0 is told only if it makes the counter, which a script knows. false: it has to be a script after all, and nothing has happened.
 func (c *client) incrBy(ctx context.Context, r *driver.CountRequest) (driver.CountReply, bool, error) {
-	if !r.Once || r.Unsigned || r.Op != driver.CountAdd && r.Op != driver.CountSub {
+	if !r.Once || r.Unsigned || r.A == 0 || r.Op != driver.CountAdd && r.Op != driver.CountSub {
 		return driver.CountReply{}, false, nil
 	}
 	key, parts := c.counterKey(r), change(r)

@@ -43,9 +43,9 @@ func (c *batcher) until(t *testing.T, n int) {
 	}
 }
 
-// TestConvoy: calls that wait go together when a way is free, more than fit into
+// TestBatch: calls that wait go together when a way is free, more than fit into
 // one batch in several, and each gets its own answer.
-func TestConvoy(t *testing.T) {
+func TestBatch(t *testing.T) {
 	c, e := busy(t)
 	const many = 2*maxBatch + 1
 	var all sync.WaitGroup
@@ -73,8 +73,8 @@ func TestConvoy(t *testing.T) {
 	c.mu.Unlock()
 }
 
-// TestConvoyIsLeft: a call that is given up while it waits is not sent.
-func TestConvoyIsLeft(t *testing.T) {
+// TestBatchIsLeft: a call that is given up while it waits is not sent.
+func TestBatchIsLeft(t *testing.T) {
 	c, e := busy(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	given := make(chan error, 1)
@@ -85,7 +85,7 @@ func TestConvoyIsLeft(t *testing.T) {
 		t.Errorf("a call that was given up: %v", err)
 	}
 	if n := c.waits(); n != 0 {
-		t.Errorf("%d calls wait for the next convoy", n)
+		t.Errorf("%d calls wait for the next batch", n)
 	}
 	c.freeWay(e)
 	if n := e.do(t.Context(), []string{"GET", "n"})[0].reply[0]; n != "" {

@@ -31,13 +31,13 @@ func told(text string, unsigned bool) (uint64, error) {
 }
 
 // steps are the parts of a change, all of one sign, that INCRBY can take: a
-// change may have 64 bits and a sign.
+// change may have 64 bits and a sign. 0 has none: INCRBY refuses -0.
 func steps(n uint64, negative bool) []string {
 	var parts []string
 	for {
 		part := min(n, math.MaxInt64)
 		text := strconv.FormatUint(part, 10)
-		if negative {
+		if negative && part > 0 {
 			text = "-" + text
 		}
 		parts = append(parts, text)

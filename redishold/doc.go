@@ -21,7 +21,7 @@
 // Waiters stand in a queue on the server, in order of arrival over all
 // processes, and are told of their grant by a message. A look every 10 to 200 ms,
 // one for all waiters of a client, serves where a message was lost and notices
-// dead holders; so there is no crowd to keep small, and no queue in the process.
+// ended holders; so there is no crowd to keep small, and no queue in the process.
 // A waiting writer keeps new readers out.
 //
 // No script does more than a page of work for others, about 4 ms. What a session with

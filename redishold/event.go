@@ -65,7 +65,9 @@ func (r *reader) event() driver.Event {
 		}
 		e.Mode = 0
 	case "sequence":
-		e.Number ^= bias
+		if e.Verb == "reserved" { // else it has no number
+			e.Number ^= bias
+		}
 	}
 	for n := r.int(); n > 0 && r.err == nil; n-- {
 		kv := r.kv()

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
 // lock is a hold on a majority of the servers, and its driver.Handle.
@@ -37,8 +38,11 @@ func (r *redlock) Acquire(ctx context.Context, q *driver.Request) (driver.Grant,
 	if err := r.begin(ctx); err != nil {
 		return driver.Grant{}, err
 	}
-	if len(q.Wants) != 1 || q.Wants[0].Kind != driver.Mutex || q.Session != nil || q.Spec.Manual || q.Spec.Policy != driver.AtDeadline {
+	if len(q.Wants) != 1 || q.Wants[0].Kind != driver.Mutex || q.Session != nil || q.Spec.Manual {
 		return driver.Grant{}, driver.Errorf("", "", errors.ErrUnsupported, "a majority of servers can grant mutexes only, one at a time")
+	}
+	if err := policy.None(&q.Spec); err != nil {
+		return driver.Grant{}, err
 	}
 	if !r.enter() {
 		return driver.Grant{}, errClosed

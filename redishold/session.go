@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
 // user is a session: one entry on the server that everything held hangs on, so
@@ -111,8 +112,8 @@ func millis(d time.Duration) string {
 
 // sharedUser is the living session of a spec; it is opened if need be.
 func (c *client) sharedUser(ctx context.Context, spec driver.Spec) (*user, error) {
-	if spec.Policy != driver.AtDeadline {
-		return nil, errors.ErrUnsupported
+	if err := policy.None(&spec); err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	u := c.shared[spec]
@@ -221,8 +222,8 @@ func (c *client) drop(u *user) {
 
 // OpenSession opens a session of its own.
 func (c *client) OpenSession(ctx context.Context, spec driver.Spec) (*driver.Session, error) {
-	if spec.Policy != driver.AtDeadline {
-		return nil, errors.ErrUnsupported
+	if err := policy.None(&spec); err != nil {
+		return nil, err
 	}
 	if err := c.begin(ctx); err != nil {
 		return nil, err

@@ -280,7 +280,7 @@ func TestManyWait(t *testing.T) {
 }
 
 // TestManyDie: thousands of holders of parts of a semaphore, and waiters for it, end with their
-// session. Who waits behind them is granted what they had.
+// session. A waiter behind them is granted what they had.
 func TestManyDie(t *testing.T) {
 	const holders, waiters = 3000, 3000
 	server := services.Redis(t)
@@ -357,7 +357,7 @@ func TestHandOverToTheLast(t *testing.T) {
 	wait(candidates)
 	elected := make(chan error, 1)
 	go func() {
-		_, err := s.Election("e", holdfast.Owner("heir")).Campaign(t.Context(), nil)
+		_, err := s.Election("e", holdfast.Owner("successor")).Campaign(t.Context(), nil)
 		elected <- err
 	}()
 	wait(candidates + 1)
@@ -365,7 +365,7 @@ func TestHandOverToTheLast(t *testing.T) {
 	if err := l.HandOver(t.Context(), "nobody"); err == nil || l.Err() != nil {
 		t.Fatalf("nobody of that name waits: %v, %v", err, l.Err())
 	}
-	if err := l.HandOver(t.Context(), "heir"); err != nil {
+	if err := l.HandOver(t.Context(), "successor"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-elected; err != nil {

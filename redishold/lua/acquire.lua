@@ -40,9 +40,7 @@ end
 if k == 3 and w > limit then return answer({'heavy', int(limit)}) end
 if not r[1] then
   if full then return refused() end
-  local f = limit
-  if k == 5 then limit = ALL end
-  r = {tostring(k), int(limit), '0', int(f)}
+  r = {tostring(k), int(limit), '0', int(limit)}
   call('HSET', R, 'k', k, 'l', r[2], 'u', 0, 'f', r[4], 'cr', call('GET', P .. 'rev') or '0')
   call('ZADD', P .. 'names', 0, name)
 end

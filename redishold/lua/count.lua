@@ -6,16 +6,17 @@ if was == GONE then was = nil end
 if not was then
   local o = call('GET', other)
   if o and o ~= GONE then return {'sign'} end
-  if op ~= 'load' then
-    local k = usedAs(name)
-    if k then
-      finish()
-      return k == 'more' and {'more'} or {'kind', k}
-    end
+  local k = usedAs(name)
+  if k then
+    finish()
+    return k == 'more' and {'more'} or {'kind', k}
   end
 end
 local is, swapped = was or zero, '0'
-if op == 'load' then return {'ok', is, '0'} end
+if op == 'load' then
+  finish()
+  return {'ok', is, '0'}
+end
 if full then return refused() end
 if op == 'store' then
   is = a

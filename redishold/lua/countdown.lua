@@ -9,19 +9,19 @@ if r[1] and r[1] ~= '5' then
   if other == r[1] then return {'kind', other} end
   return {'more'}
 end
+local other = not r[1] and usedAs(name)
+if other then
+  finish()
+  return other == 'more' and {'more'} or {'kind', other}
+end
 local missing, was = not r[1] and count == 0, tonumber(r[2] or count)
 if missing or by == 0 then
   finish()
   return missing and {'noexist'} or {'ok', int(was)}
 end
 if not r[1] then
-  local other = usedAs(name)
-  if other then
-    finish()
-    return other == 'more' and {'more'} or {'kind', other}
-  end
   if full then return refused() end
-  call('HSET', R, 'k', 5, 'l', int(ALL), 'u', 0, 'cr', call('GET', P .. 'rev') or '0')
+  call('HSET', R, 'k', 5, 'l', int(count), 'u', 0, 'cr', call('GET', P .. 'rev') or '0')
   call('ZADD', P .. 'names', 0, name)
 else
   regardless()

@@ -18,7 +18,8 @@ call('PUBLISH', P .. 'to:' .. c.ch, 'l ' .. c.id)
 local ends = tonumber(call('ZSCORE', due, 'r' .. c.id) or alive(c.s) or now)
 if at_once then
   ends = now
-  drop(c, 'revoked', 'revoked')
+  c.forced = true
+  drop(c, 'expired', 'revoked')
 elseif not c.x then
   call('HSET', P .. 'c:' .. c.id, 'x', 1)
   call('ZADD', due, int(ends), 'r' .. c.id)

@@ -3,13 +3,13 @@ sweep(LITTLE)
 local reply, room = {'ok', call('GET', P .. 'rev') or '0', ''}, {bytes = BYTES}
 
 -- head appends what a name is, with how many hold it and wait for it, and how many
--- of those who wait come before the first that is told. False: nobody knows it.
+-- of those that wait come before the first that is told. False: nobody knows it.
 local function head(n, skipped)
   local r = call('HMGET', P .. 'r:' .. n, 'k', 'l', 'u', 'cr')
   if not r[1] then return false end
   local holding, waiting = call('ZCARD', P .. 'h:' .. n), call('ZCARD', P .. 'q:' .. n)
   local limit, used = tonumber(r[2]), tonumber(r[3])
-  if limit >= ALL then limit, used = 0, holding end
+  if r[1] == '2' then limit, used = 0, holding end
   for _, v in ipairs({n, r[1], int(limit), int(used), r[4], int(holding), int(waiting), int(skipped)}) do reply[#reply + 1] = v end
   return true
 end

@@ -1,7 +1,7 @@
 -- Sets a limiter's rate, or makes one of its keys as if it had never been used: ARGV
 -- is what to do, the limiter, and the rate with its epoch; or the key, the rate, what
 -- the key has used, what to make of that, and for how many milliseconds (0: for good).
-local op, name = ARGV[1], ARGV[2]
+local op, name, tells = ARGV[1], ARGV[2], true -- a key that was not in use is as it was
 sweep(LITTLE)
 if full and ARGV[6] ~= '' then return refused() end
 if op == 'rate' then
@@ -26,8 +26,11 @@ else
   else
     call('SET', U, ARGV[6], 'PX', ARGV[7])
   end
+  tells = old ~= ''
 end
-tick()
-event('limit', 'changed', name, 0, '', 0, 0, '', '', '', 0, 0)
+if tells then
+  tick()
+  event('limit', 'changed', name, 0, '', 0, 0, '', '', '', 0, 0)
+end
 finish()
 return {'ok', stale and '1' or '0'}

@@ -10,7 +10,7 @@ local first, rev, out, size = nil, nil, {}, 0
 -- One script keeps everybody else waiting, so that none does more than a page of
 -- work for others: claims, keys or sessions that it ends or grants. work is how much
 -- it may still do, behind whether something is left that has ended and is still
--- there: then what is looked at may be of somebody whose session is over.
+-- there: then what is looked at may be of a session that is over.
 local PAGE = 128
 local work, behind = PAGE, true
 local ended, todo = P .. 'ended', P .. 'todo'
@@ -124,7 +124,7 @@ local function owner(sid)
   return call('HGET', P .. 's:' .. sid, 'o') or call('HGET', P .. 'e:' .. sid, 'o') or ''
 end
 
--- dead: the claim's session is over, or its own time is.
+-- dead (has ended): the claim's session is over, or its own time is.
 local function dead(c)
   if not behind then return false end
   if not alive(c.s) then return true end
@@ -182,6 +182,7 @@ local function unlink(c, verb, reason)
     call('HINCRBY', P .. 'r:' .. c.n, 'u', int(-units(c)))
     tick()
     c.reason = reason
+    if c.forced then tell(c, 'revoked') end -- its end is told at the same revision
     tell(c, verb)
     return
   end
@@ -189,7 +190,7 @@ local function unlink(c, verb, reason)
   call('ZREM', P .. 'q:' .. c.n, c.id)
 end
 
--- bury ends a claim that is dead.
+-- bury ends a claim that is past its end.
 local function bury(c)
   if alive(c.s) then return unlink(c, 'expired', 'revoked') end
   unlink(c, fate(c.s))
@@ -243,7 +244,7 @@ local function drop(c, verb, reason)
   settle(c.n)
 end
 
--- folded is the value of a mutex that was taken by quick_acquire: who, session,
+-- folded is the value of a mutex that was taken by quick_acquire: owner, session,
 -- channel, token and time.
 local function folded(name)
   local v = call('GET', P .. 'm:' .. name)
@@ -326,7 +327,7 @@ local function lapse(name)
   remove(k, reason)
 end
 
--- retire ends a session at once, by its verb. What hangs on it is dead from then on,
+-- retire ends a session at once, by its verb. What hangs on it has ended from then on,
 -- and is cleared away in pages. Its hash has another name then: nothing new hangs on
 -- it.
 local function retire(sid, verb)
@@ -435,7 +436,7 @@ end
 
 -- sweep does some work of what is past its deadline by the server's clock, in the
 -- order of deadlines, and of what sessions and queues have left to do. Every script
--- that looks at claims or keys does a little of it first. What it leaves is dead all
+-- that looks at claims or keys does a little of it first. What it leaves has ended all
 -- the same: nobody sees it.
 local function sweep(some)
   work, behind = some, true
@@ -472,7 +473,7 @@ end
 -- LITTLE is how much of that every script does.
 local LITTLE = 16
 
--- tidy sees to it that a name counts nobody who is dead. false: there is more to
+-- tidy sees to it that a name counts nobody that has ended. false: there is more to
 -- clear away than one script may do; the same request is sent again.
 local function tidy(name)
   if not behind then return true end
@@ -550,7 +551,7 @@ local function crowd(list, set, from, most, room)
   return n, from, more
 end
 
--- held is the answer to who is refused because others hold the name.
+-- held is the answer to a caller that is refused because others hold the name.
 local function held(name)
   local list = {'held', int(call('ZCARD', P .. 'q:' .. name)), call('HGET', P .. 'r:' .. name, 'k') or '0'}
   crowd(list, P .. 'h:' .. name, '', 16, {bytes = BYTES})

@@ -2,7 +2,7 @@
 -- time, if the client does not know it) and none of what follows:
 -- one key instead of four, which unfold turns into the others when somebody
 -- looks closer. It is not extended and nothing is swept: the client asks for this
--- only while its session is fresh, and who wants a dead one's name does sweep.
+-- only while its session is fresh, and a caller that wants the name of an ended one does sweep.
 -- The session's list of names that it may hold so keeps a name when it is given
 -- back; ARGV[8] is there if this one is missing in it, and is one to strike, or ''.
 if ARGV[5] ~= '' then

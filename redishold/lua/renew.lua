@@ -1,7 +1,7 @@
 -- A renewal is answered together with the holds that were taken by force: they are
 -- lost before the session lasts longer. What follows in ARGV are those that the client
 -- has heard of. 'more': there are some that it has not, and the session was not
--- renewed. Nothing is swept here: who has to renew does not wait for others' work, and
+-- renewed. Nothing is swept here: a session that renews does not wait for others' work, and
 -- is told that there is some.
 local sid, ttl = ARGV[1], tonumber(ARGV[2])
 local X, Y = P .. 'x:' .. sid, P .. 'y:' .. sid

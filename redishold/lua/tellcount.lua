@@ -1,4 +1,4 @@
--- Tells who watches what a counter is, after an addition without a script.
+-- Tells watchers what a counter is, after an addition without a script.
 local name, unsigned = ARGV[1], ARGV[2] == '1'
 local v = call('GET', P .. (unsigned and 'u:' or 'n:') .. name)
 if v and v ~= GONE then
