@@ -337,6 +337,7 @@ func TestHistories(t *testing.T) {
 					history(t, seed, tt.fresh, tt.judge)
 				}
 			}
+			t.Logf("proof: crdt: %s: %d histories", t.Name(), *histories)
 		})
 	}
 }
@@ -382,7 +383,7 @@ func TestLaws(t *testing.T) {
 		{"gset", func() replica { return &gset{} }}, {"orset", func() replica { return &orset{} }},
 		{"register", func() replica { return &register{} }}, {"map", func() replica { return &lwwmap{} }},
 	} {
-		for seed := range uint64(300) {
+		for seed := range uint64(*histories) {
 			rnd := rand.New(rand.NewPCG(seed, 9))
 			var v [3]replica
 			for i := range v {
@@ -411,6 +412,7 @@ func TestLaws(t *testing.T) {
 				}
 			}
 		}
+		t.Logf("proof: crdt: %s: %s: %d triples of states", t.Name(), k.name, *histories)
 	}
 }
 

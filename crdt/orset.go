@@ -3,6 +3,7 @@ package crdt
 import (
 	"iter"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -62,6 +63,27 @@ func (c *context) early() iter.Seq[dot] {
 	}
 }
 
+// numbers is how many dots came without gaps.
+func (c *context) numbers() (sum uint64) {
+	for _, n := range c.upTo {
+		sum += min(n, math.MaxUint64-sum)
+	}
+	return sum
+}
+
+// packed are the dots that came without gaps.
+func (c *context) packed() iter.Seq[dot] {
+	return func(yield func(dot) bool) {
+		for a, last := range c.upTo {
+			for n := uint64(1); n <= last; n++ {
+				if !yield(dot{a, n}) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func (c *context) has(d dot) bool {
 	if d.n <= c.upTo[d.actor] {
 		return true
@@ -110,12 +132,15 @@ func (c *context) raise(a Actor, n uint64) (fresh bool) {
 		return false
 	}
 	c.begin()
-	c.upTo[a] = n
-	for early := range c.cloud[a] {
-		if early <= n {
-			delete(c.cloud[a], early)
+	numbers := c.cloud[a]
+	if n-c.upTo[a] < uint64(len(numbers)) {
+		for next := c.upTo[a] + 1; next <= n; next++ {
+			delete(numbers, next)
 		}
+	} else {
+		maps.DeleteFunc(numbers, func(early uint64, _ struct{}) bool { return early <= n })
 	}
+	c.upTo[a] = n
 	c.pack(a)
 	return true
 }
@@ -238,8 +263,8 @@ func (s *ORSet) learnAll(o *ORSet) (changed bool) {
 			changed = s.learn(d, o) || changed
 		}
 	}
-	for d := range s.dots {
-		if _, there := o.dots[d]; !there && d.n <= o.context.upTo[d.actor] {
+	for d := range s.among(&o.context) {
+		if _, there := o.dots[d]; !there {
 			s.drop(d)
 			changed = true
 		}
@@ -248,6 +273,27 @@ func (s *ORSet) learnAll(o *ORSet) (changed bool) {
 		changed = s.context.raise(a, n) || changed
 	}
 	return changed
+}
+
+// among are the additions here that c has heard of without gaps. It goes through the numbers of c or the
+// additions here, whichever are fewer: a delta that begins with its actor's first number has few of
+// them, and a state has one for each addition and removal that ever was.
+func (s *ORSet) among(c *context) iter.Seq[dot] {
+	return func(yield func(dot) bool) {
+		for d := range s.candidates(c) {
+			if _, mine := s.dots[d]; mine && d.n <= c.upTo[d.actor] && !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// candidates are what among looks at.
+func (s *ORSet) candidates(c *context) iter.Seq[dot] {
+	if c.numbers() <= uint64(len(s.dots)) {
+		return c.packed()
+	}
+	return maps.Keys(s.dots)
 }
 
 // State is the whole set as a delta.

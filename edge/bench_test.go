@@ -55,13 +55,26 @@ func benchmarkTake(b *testing.B, rate limit.Rate, keys int) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	sliding, denied := wide, wide
-	sliding.Algorithm = limit.SlidingWindow
+	sliding, bucket, denied := wide, wide, wide
+	sliding.Algorithm, bucket.Algorithm = limit.SlidingWindow, limit.GCRA
 	denied.Count = 1
 	b.Run("hot", func(b *testing.B) { benchmarkTake(b, wide, 1) })
 	b.Run("sliding", func(b *testing.B) { benchmarkTake(b, sliding, 1) })
+	b.Run("gcra", func(b *testing.B) { benchmarkTake(b, bucket, 1) })
+	b.Run("allow", benchmarkAllow)
 	b.Run("denied", func(b *testing.B) { benchmarkTake(b, denied, 1) })
 	b.Run("keys=1000000", func(b *testing.B) { benchmarkTake(b, wide, 1_000_000) })
+}
+
+// benchmarkAllow is a decision by the node's clock.
+func benchmarkAllow(b *testing.B) {
+	n := open(b, Config{Actor: "a"})
+	n.Close()
+	l, ctx := newLimiter(n, "l", LimiterConfig{Rate: wide}), b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Allow(ctx, "k")
+	}
 }
 
 func BenchmarkCounter(b *testing.B) {

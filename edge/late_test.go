@@ -247,3 +247,22 @@ func TestTotalOfLateCallers(t *testing.T) {
 		}
 	})
 }
+
+// By a clock that was set back a key is in the window that it was in, and a wait lasts until the end of that.
+func TestWaitWhileTheClockIsSetBack(t *testing.T) {
+	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {
+		l := limiter(t, open(t, Config{Actor: "a"}), LimiterConfig{Rate: limit.Rate{Count: 2, Per: time.Minute, Algorithm: a}})
+		at := time.Now().Truncate(time.Minute)
+		if d, err := l.Take("k", at, 2); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		back := at.Add(-30 * time.Second)
+		d, err := l.Take("k", back, 1)
+		if err != nil || d.Allowed || d.RetryAfter < 90*time.Second {
+			t.Errorf("%s: %+v, %v", a, d, err)
+		}
+		if d, err := l.Take("k", back.Add(d.RetryAfter), 1); err != nil || !d.Allowed {
+			t.Errorf("%s, after the wait: %+v, %v", a, d, err)
+		}
+	}
+}

@@ -183,9 +183,10 @@ func (b *batch) ends() {
 		b.cut()
 		b.send()
 	}
-	if !b.lost {
-		b.node.kept[b.kind] = now
+	if b.lost { // which of them are kept is not known
+		now = max(now, b.node.kept[b.kind])
 	}
+	b.node.kept[b.kind] = now
 }
 
 // endState tells that this was all: also a node that has nothing to tell is there.

@@ -2,10 +2,12 @@ package edge
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +46,8 @@ type Keeper interface {
 	Link
 	// Keep keeps a message until the next one of the same place, and gives it to
 	// all other nodes as Send does, once it is kept. After life it may be forgotten; 0: it
-	// is of use for as long as it can be kept.
+	// is of use for as long as it can be kept. It does not wait until the message is kept: an error
+	// may be that of the message before, of the same place.
 	Keep(place Place, life time.Duration, message []byte) error
 	// Replay has all that is kept arrive once more. It does not wait for that.
 	Replay()
@@ -84,7 +87,8 @@ type Config struct {
 	Incarnation uint64
 	// Link leads to the other nodes; nil: there are none.
 	Link Link
-	// Flush is the time between two messages of what has changed; 0: 100 ms. A node that has only
+	// Flush is the time between two messages of what has changed; 0: 100 ms. The first comes sooner, by the name, so
+	// that nodes which start together do not all send at one moment. A node that has only
 	// heard of changes sends a message of some 40 bytes and its name, which says what its total is.
 	Flush time.Duration
 	// MaxIncoming is about how many messages a second a node is to receive: where
@@ -242,7 +246,8 @@ func (n *Node) Close() error {
 func (n *Node) loop() {
 	defer close(n.done)
 	defer n.end()
-	tick := time.NewTicker(n.config.Flush)
+	first := n.offset()
+	tick := time.NewTicker(first)
 	defer tick.Stop()
 	n.flush(false, false)
 	every := n.config.State / n.config.Flush
@@ -254,6 +259,10 @@ func (n *Node) loop() {
 			n.silence()
 			return
 		case <-tick.C:
+			if first > 0 {
+				tick.Reset(n.config.Flush)
+				first = 0
+			}
 			if ticks%every == 0 {
 				n.stateDue.Store(true)
 			}
@@ -310,6 +319,15 @@ const answerPause = 20 * time.Millisecond
 // phase spreads the states of nodes that start together.
 func (n *Node) phase(every time.Duration) time.Duration {
 	return time.Duration(crc32.Checksum([]byte(n.me.Node), table)) % every
+}
+
+// offset is the time to the first flush after that of Open, within Flush. By its name each node has
+// one of its own: nodes that start together would flush together, and each would admit for all of Flush
+// what the others have taken.
+func (n *Node) offset() time.Duration {
+	sum := sha256.Sum256([]byte(n.me.Node))
+	part, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:]), uint64(n.config.Flush))
+	return time.Duration(part) + 1
 }
 
 // flush sends what has changed, everything if asked to, and that the node leaves. A node that has

@@ -30,7 +30,7 @@ func overSizes() []int {
 	return slices.DeleteFunc([]int{3, 10, 50}, func(n int) bool { return n > *overNodes })
 }
 
-// overCase is nodes that are offered load times the rate, evenly.
+// overCase is nodes that start together and are offered load times the rate, evenly.
 type overCase struct {
 	nodes int
 	sync  time.Duration
@@ -82,7 +82,6 @@ func (c overCase) run(t *testing.T, length time.Duration, localCap int64, cut bo
 				both[k] = l
 			}
 			limiters = append(limiters, both)
-			time.Sleep(c.sync / time.Duration(c.nodes)) // nodes do not flush at one moment
 		}
 		if cut {
 			hub.Split(names...)
@@ -141,7 +140,7 @@ func overTable(t *testing.T) (rows []string) {
 				if worst > c.formula() {
 					t.Errorf("%+v: a window has %d, above the formula's %d", c, worst, c.formula())
 				}
-				if most := c.formula() + overRate + int64(nodes-1)*overRate; bucket > most {
+				if most := c.formula() + overRate; bucket > most { // a burst more than a window
 					t.Errorf("%+v: a bucket admitted %d in 10 s, above %d", c, bucket, most)
 				}
 				if worst < overCount {
@@ -196,7 +195,7 @@ func TestOverAdmissionOfMany(t *testing.T) {
 }
 
 // told reports that the document has the row, with figures that differ by a tenth at
-// most: nodes that flush at one moment do so in any order.
+// most, the bucket's by a fifth: what happens at one moment does so in any order.
 func told(doc, row string) bool {
 	cells := strings.Split(row, " | ")
 	head := 1
@@ -219,25 +218,34 @@ func near(figures, measured []string) bool {
 	for i, text := range figures {
 		was, err := strconv.ParseFloat(strings.TrimSuffix(text, " |"), 64)
 		is, fails := strconv.ParseFloat(strings.TrimSuffix(measured[i], " |"), 64)
-		if err != nil || fails != nil || was > 1.1*is || is > 1.1*was {
+		apart := 1.1
+		if i == 2 {
+			apart = 1.2
+		}
+		if err != nil || fails != nil || was > apart*is || is > apart*was {
 			return false
 		}
 	}
 	return true
 }
 
-// TestLongRun: in the long run a bucket stays near its rate, whatever is offered.
+// TestLongRun: in the long run a bucket stays near its rate, whatever is offered, if nodes flush
+// at least as often as its burst lasts; else it may lose a little more than a tenth.
 func TestLongRun(t *testing.T) {
-	cases := []overCase{{3, time.Second, 2, -1}, {10, 5 * time.Second, 10, -1}}
+	cases := []overCase{{3, time.Second, 2, -1}, {10, 5 * time.Second, 10, -1}, {10, 5 * time.Second, 2, -1}}
 	if *overNodes > 10 {
-		cases = append(cases, overCase{10, time.Second, 10, -1}, overCase{10, 5 * time.Second, 2, -1})
+		cases = append(cases, overCase{10, time.Second, 10, -1}, overCase{50, time.Second, 2, -1}, overCase{50, 5 * time.Second, 2, -1})
 	}
 	for _, c := range cases {
 		const length = 5 * time.Minute
 		got := c.run(t, length, 0, false)
 		average := float64(sumOf(got[1])-overRate) / float64(overRate*int64(length/time.Second))
-		t.Logf("%d nodes, %s, %d times the rate: %.3f", c.nodes, c.sync, c.load, average)
-		if average < 0.9 || average > 1.1 {
+		t.Logf("proof: edge: a bucket of %d nodes that start together, flush %s, %d times the rate: %.3f of it over %s", c.nodes, c.sync, c.load, average, length)
+		least := 0.9
+		if c.sync > overPer*time.Duration(overRate)/overCount { // its burst lasts for less
+			least = 0.85
+		}
+		if average < least || average > 1.1 {
 			t.Errorf("%+v: %.3f of the rate", c, average)
 		}
 	}

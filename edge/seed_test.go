@@ -73,7 +73,10 @@ func pair100(b *testing.B) (ours *Counter, seed *seedCounter, state *count, coun
 	return ours, seed, state, counts
 }
 
-// compare tells what f takes to what g does, each with a reader beside it: the median of several tries,
+// readers is how many read a counter while it is measured.
+const readers = 2
+
+// compare tells what f takes to what g does, each with readers beside it: the median of several tries,
 // since others may use the processors.
 func compare(b *testing.B, f, g, readF, readG func()) {
 	var ratios []float64
@@ -85,21 +88,23 @@ func compare(b *testing.B, f, g, readF, readG func()) {
 	b.ReportMetric(ratios[len(ratios)/2], "ours/seed")
 }
 
-// timed is how long a thousand calls of f take beside a reader.
+// timed is how long a thousand calls of f take beside readers.
 func timed(f, read func()) time.Duration {
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-quit:
-				return
-			default:
-				read()
-				runtime.Gosched()
+	quit := make(chan struct{})
+	var reading sync.WaitGroup
+	for range readers {
+		reading.Go(func() {
+			for {
+				select {
+				case <-quit:
+					return
+				default:
+					read()
+					runtime.Gosched()
+				}
 			}
-		}
-	}()
+		})
+	}
 	calls := 0
 	began := time.Now()
 	for time.Since(began) < 100*time.Millisecond {
@@ -110,7 +115,7 @@ func timed(f, read func()) time.Duration {
 	}
 	took := time.Since(began)
 	close(quit)
-	<-done
+	reading.Wait()
 	return took * 1000 / time.Duration(calls)
 }
 
@@ -119,11 +124,17 @@ func BenchmarkSeed(b *testing.B) {
 	ours, seed, state, counts := pair100(b)
 	read, readSeed := func() { ours.Value() }, func() { seed.value() }
 	var buf []byte
+	some := fmt.Sprintf("pod-%08x-%04x", 7*7919, 7)
+	out := &batch{node: ours.node, total: 1}
 	for what, f := range map[string][2]func(){
-		"add":    {func() { ours.Add(1) }, func() { seed.add(1) }},
-		"value":  {read, readSeed},
-		"merge":  {func() { ours.merge(state, nil) }, func() { seed.merge(counts) }},
+		"add":   {func() { ours.Add(1) }, func() { seed.add(1) }},
+		"value": {read, readSeed},
+		"merge": {
+			func() { state.count.Add(crdt.Actor{Node: some, Incarnation: 1}, 1); ours.merge(state, nil) },
+			func() { counts[some]++; seed.merge(counts) }, // one part is news
+		},
 		"encode": {func() { buf = state.count.Append(buf[:0]) }, func() { seed.encode() }},
+		"sent":   {func() { out.begin(); out.addState(ours); out.cut(); out.send() }, func() { seed.encode() }}, // what a node sends of it, checked and named
 	} {
 		b.Run(what, func(b *testing.B) {
 			for b.Loop() {
@@ -133,9 +144,9 @@ func BenchmarkSeed(b *testing.B) {
 	}
 }
 
-// BenchmarkBytes is the heap of a key that three nodes use, of 100,000.
+// BenchmarkBytes is the heap of a key that three nodes use, of 1,000,000.
 func BenchmarkBytes(b *testing.B) {
-	const keys = 100_000
+	const keys = 1_000_000
 	for b.Loop() {
 		n := open(b, Config{Actor: "a"})
 		n.Close()

@@ -12,7 +12,8 @@ import (
 
 // Stats counts what has happened since Open.
 type Stats struct {
-	// Sent and SendErrors are messages given to the link, and those it refused.
+	// Sent and SendErrors are messages given to the link, and those it refused. What a
+	// [Keeper] refuses later counts with the next state.
 	Sent, SendErrors uint64
 	// Received are all messages that came: also Own ones, Repeated ones and Garbage,
 	// which are ignored.

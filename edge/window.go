@@ -190,7 +190,7 @@ func (e *entry) ask(r *limit.Rate, used, before, now, cost int64) (d limit.Decis
 		return d
 	}
 	d.Asked, d.Limit, d.Policy = cost, r.Count, r.Name
-	left := time.Duration(begin + int64(r.Per) - max(now, begin))
+	left := time.Duration(begin + int64(r.Per) - now) // also before it begins, by a clock that was set back
 	switch {
 	case cost < 0 || cost > r.Count:
 		d.RetryAfter = limit.Never

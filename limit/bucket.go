@@ -17,18 +17,35 @@ func (m moment) before(o moment) bool {
 // ceil is the first whole nanosecond that is not before m.
 func (m moment) ceil() int64 {
 	if m.part > 0 {
-		return m.ns + 1
+		return add(m.ns, 1)
 	}
 	return m.ns
 }
 
-// plus is m and the time that n units take to refill, at most maxFill.
-func (m moment) plus(r Rate, n int64) moment {
-	span := r.fill(n)
-	m.ns += span.ns
+// never is a time that does not come: sums that are beyond it are it, and nothing is taken that leaves
+// a bucket full again only then.
+const never = math.MaxInt64
+
+// add is the sum of a time and a span that is not negative, or never.
+func add(ns, span int64) int64 {
+	if ns > never-span {
+		return never
+	}
+	return ns + span
+}
+
+// plus is m and the time that n units take to refill, at most maxFill; never has no parts.
+func (m moment) plus(r Rate, n int64) moment { return m.after(r, r.fill(n)) }
+
+// after is m and a span.
+func (m moment) after(r Rate, span moment) moment {
+	m.ns = add(m.ns, span.ns)
 	if m.part += span.part; m.part >= r.Count {
 		m.part -= r.Count
-		m.ns++
+		m.ns = add(m.ns, 1)
+	}
+	if m.ns == never {
+		m.part = 0
 	}
 	return m
 }
@@ -88,21 +105,25 @@ func (s State) full(r Rate, now int64) moment {
 
 // takeBucket lets a cost pass that leaves the bucket no emptier than empty: it
 // must be full again within the time that a whole burst takes, or, with a wait,
-// so much later.
+// so much later. All moments but those of the state count from now, so that none is out of range.
 func takeBucket(r Rate, s State, now int64, a Ask, d Decision) (State, Decision) {
-	full := s.full(r, now)
-	empty := moment{now, 0}.plus(r, r.burst())
-	after := r.ahead(full, empty, now, a).plus(r, a.Cost)
+	full := s.full(r, now).minus(r, moment{ns: now})
+	empty := r.fill(r.burst())
+	after := r.ahead(full, empty, a).plus(r, a.Cost)
 	if empty.before(after) {
 		d.RetryAfter = time.Duration(after.minus(r, empty).ceil())
 	}
-	if d.Allowed = d.RetryAfter <= max(a.Wait, 0); d.Allowed {
+	d.Allowed = d.RetryAfter <= max(a.Wait, 0)
+	if a.Cost > 0 && (moment{ns: now}).after(r, after).ns == never {
+		d.Allowed, d.RetryAfter = false, Never
+	}
+	if d.Allowed {
 		full = after
 	}
 	d.Remaining = r.units(full, empty)
-	d.ResetAfter = time.Duration(full.ceil() - now)
+	d.ResetAfter = time.Duration(full.ceil())
 	if a.Cost > 0 && (d.Allowed || r.initial() < r.burst()) { // a key with less to begin with fills from its first use on, refused or not
-		s = s.fullAt(full, now)
+		s = s.fullAt(moment{ns: now}.after(r, full), now)
 	}
 	if d.Allowed && (a.Ahead > 0 || d.RetryAfter > 0) {
 		s.Leased = s.At
@@ -111,11 +132,11 @@ func takeBucket(r Rate, s State, now int64, a Ask, d Decision) (State, Decision)
 }
 
 // ahead is full, moved as far ahead as a asks and the burst allows.
-func (r Rate) ahead(full, empty moment, now int64, a Ask) moment {
+func (r Rate) ahead(full, empty moment, a Ask) moment {
 	if a.Ahead <= 0 || a.Cost <= 0 {
 		return full
 	}
-	least := moment{ns: now + int64(min(a.Ahead, maxFill))}
+	least := moment{ns: int64(min(a.Ahead, maxFill))}
 	if most := empty.minus(r, r.fill(a.Cost)); most.before(least) {
 		least = most
 	}
@@ -136,14 +157,17 @@ func (s State) fullAt(m moment, now int64) State {
 
 // settled reports that nothing that was ever taken counts any more, cancelled or
 // not: At would have been at most At + Given.
-func (s State) settled(now int64) bool { return moment{s.At + s.Given, s.Part}.ceil() <= now }
+func (s State) settled(now int64) bool { return s.settles() <= now }
+
+// settles is when that is so.
+func (s State) settles() int64 { return add(moment{s.At, s.Part}.ceil(), s.Given) }
 
 func chargeBucket(r Rate, s State, now, cost int64) State {
 	if cost == 0 {
 		return s
 	}
 	m := s.full(r, now).plus(r, cost)
-	if most := now + int64(maxFill); m.ns > most {
+	if most := add(now, int64(maxFill)); m.ns > most {
 		m = moment{ns: most}
 	}
 	return s.fullAt(m, now)
@@ -157,17 +181,17 @@ func refundBucket(r Rate, s State, now int64, v Reservation, n int64) State {
 		return s
 	}
 	span := r.fill(n)
-	if left := (moment{ns: max(v.Until-(s.Given-v.Given)-now, 0)}); left.before(span) {
+	if left := (moment{ns: max(max(v.Until-now, 0)-(s.Given-v.Given), 0)}); left.before(span) {
 		span = left
 	}
 	if s.Leased == v.Until { // it is the last of those itself
-		s.Leased = moment{ns: v.Until + 1}.minus(r, span).ns
+		s.Leased = moment{ns: add(v.Until, 1)}.minus(r, span).ns
 	}
 	if above := (moment{max(s.At-s.Leased, 0), s.Part}); above.before(span) {
 		span = above
 	}
 	if !s.last(v) {
-		s.Given = min(s.Given+span.ceil(), maxGiven+1)
+		s.Given = min(add(s.Given, span.ceil()), maxGiven+1)
 	}
 	m := moment{s.At, s.Part}.minus(r, span)
 	s.At, s.Part = m.ns, m.part
@@ -186,7 +210,7 @@ func resetBucket(r Rate, s State, now int64) State {
 	m := moment{now, 0}.plus(r, r.burst()-r.initial())
 	next := State{At: m.ns, Part: m.part, Known: true}
 	if left := (moment{s.At, s.Part}).ceil() - now; !s.settled(now) {
-		next.Given = min(s.Given+max(left, 0), maxGiven+1)
+		next.Given = min(add(s.Given, max(left, 0)), maxGiven+1)
 	}
 	return next
 }

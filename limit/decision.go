@@ -16,10 +16,12 @@ type Decision struct {
 	// Limit is the most that the key can have: [Rate.Limit].
 	Limit int64
 	// RetryAfter is how long to wait until the cost could be taken if nothing else
-	// is; 0 if it was allowed, [Never] if it is above Limit. Of a cost that was
+	// is, also while the clock is set back (of a [CalendarWindow] from the begin of the window that the key
+	// is in); 0 if it was allowed, [Never] if it is above Limit, or if a bucket would be full again only
+	// after the last time that there is, in 2262. Of a cost that was
 	// allowed by [Ask.Wait] it is how long the caller has to wait before it goes on.
 	RetryAfter time.Duration
-	// ResetAfter is how long until the key is as if it had never been used.
+	// ResetAfter is how long until the key is as if it had never been used, counted as RetryAfter is.
 	ResetAfter time.Duration
 	// Policy is the Name of the rate that decided.
 	Policy string

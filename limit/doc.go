@@ -24,9 +24,9 @@
 //     Count can pass around the boundary of two windows.
 //   - [CalendarWindow] counts by hour, day, month or year, for quotas and bills.
 //   - [SlidingWindow] keeps two counts and assumes that the older one was spread
-//     evenly. Once traffic has lasted for two windows, steady or random, at most
-//     1.05·Count pass in any time Per; traffic made to deceive it, and the first
-//     rush after a pause, stay below 2·Count.
+//     evenly. Once traffic has lasted for two windows, at most Count pass in any time Per if it is
+//     steady, and about Count + 2·√Count at most if it is random: 1.06·Count of 1,000, 1.2·Count of 100.
+//     Traffic made to deceive it, and the first rush after a pause, stay below 2·Count.
 //   - [SlidingLog] remembers each admission and is exact: at most Count in any time
 //     Per. It takes 16 bytes an admission, so Count is bounded.
 //

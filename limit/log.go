@@ -1,9 +1,6 @@
 package limit
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // since drops what does not count any more at now, and sums the rest up.
 func (s State) since(r Rate, now int64) (State, int64) {
@@ -39,19 +36,19 @@ func (s State) logUntil(r Rate, now int64) int64 {
 }
 
 func takeLog(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
-	now = old.latest(now)
-	s, sum := old.since(r, now)
+	at := old.latest(now)
+	s, sum := old.since(r, at)
 	d.Allowed = sum+cost <= r.Count
 	if !d.Allowed {
-		d.RetryAfter = time.Duration(s.fallsTo(r.Count-cost, sum) + int64(r.Per) - now)
+		d.RetryAfter = r.left(now, s.fallsTo(r.Count-cost, sum), int64(r.Per))
 		cost = 0
 	}
 	if cost > 0 {
-		s = s.admit(now, cost)
+		s = s.admit(at, cost)
 	}
 	d.Remaining = max(r.Count-sum-cost, 0)
 	if n := len(s.Log); n > 0 {
-		d.ResetAfter = time.Duration(s.Log[n-1].At + int64(r.Per) - now)
+		d.ResetAfter = r.left(now, s.Log[n-1].At, int64(r.Per))
 	}
 	if cost == 0 {
 		return old, d

@@ -156,11 +156,11 @@ func Until(r Rate, s State, now int64) (at int64, ends bool) {
 	case r.bucket() && r.initial() < r.burst():
 		return 0, false
 	case r.bucket():
-		return max(now, moment{s.At + s.Given, s.Part}.ceil()), true
+		return max(now, s.settles()), true
 	case r.Algorithm == SlidingLog:
 		return s.logUntil(r, now), true
 	}
-	at = now + int64(look(r, s, now, Decision{}).ResetAfter)
+	at = add(now, int64(look(r, s, now, Decision{}).ResetAfter))
 	if s.Given > 0 {
 		at = max(at, r.until(s.At))
 	}

@@ -22,13 +22,26 @@ func (r Rate) window(now int64) (begin, length int64) {
 func (r Rate) until(at int64) int64 {
 	switch r.Algorithm {
 	case SlidingLog:
-		return at + int64(r.Per)
+		return add(at, int64(r.Per))
 	case SlidingWindow:
 		begin, length := r.window(at)
-		return begin + 2*length
+		return add(begin, 2*length)
 	}
 	begin, length := r.window(at)
-	return begin + length
+	return add(begin, length)
+}
+
+// left is how long it is from now until a time after the begin of a window, also while the clock is set
+// back behind that: the key is in that window until then. By a calendar it is counted from the begin then,
+// which groups of nodes have agreed on, and nodes of several builds have to answer alike.
+func (r Rate) left(now, begin, after int64) time.Duration {
+	if r.Algorithm == CalendarWindow {
+		now = max(now, begin)
+	}
+	if now < begin {
+		return time.Duration(add(begin-now, after))
+	}
+	return time.Duration(after - (now - begin))
 }
 
 func (r Rate) calendar(now int64) (begin, length int64) {
@@ -58,7 +71,7 @@ func (s State) roll(r Rate, now int64) (rolled State, at, begin, length int64) {
 	begin, length = r.window(now)
 	switch {
 	case s.Known && s.At == begin:
-	case s.Known && s.At+length == begin:
+	case s.Known && begin-s.At == length:
 		s.Before, s.Used = s.Used, 0
 	default:
 		s.Before, s.Used = 0, 0
@@ -75,16 +88,16 @@ func (s State) astray(r Rate, now int64) bool {
 }
 
 func takeWindow(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
-	s, now, begin, length := old.roll(r, now)
+	s, _, begin, length := old.roll(r, now)
 	d.Allowed = s.Used+cost <= r.Count
 	if d.Allowed {
 		s.Used += cost
 	} else {
-		d.RetryAfter = time.Duration(begin + length - now)
+		d.RetryAfter = r.left(now, begin, length)
 	}
 	d.Remaining = max(r.Count-s.Used, 0)
 	if s.Used > 0 {
-		d.ResetAfter = time.Duration(begin + length - now)
+		d.ResetAfter = r.left(now, begin, length)
 	}
 	if !d.Allowed || cost == 0 {
 		return old, d
@@ -115,29 +128,31 @@ func (s State) share(now, begin, length int64) int64 {
 }
 
 func takeSliding(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
-	s, now, begin, length := old.roll(r, now)
-	share := s.share(now, begin, length)
+	s, at, begin, length := old.roll(r, now)
+	share := s.share(at, begin, length)
 	d.Allowed = share+s.Used+cost <= r.Count
 	if d.Allowed {
 		s.Used += cost
 	} else {
-		d.RetryAfter = time.Duration(s.fits(r, begin, length, cost) - now)
+		d.RetryAfter = r.left(now, begin, s.fits(r, length, cost))
 	}
 	d.Remaining = max(r.Count-share-s.Used, 0)
-	d.ResetAfter = s.slidOut(now, begin, length)
+	if after := s.slidOut(length); after > 0 {
+		d.ResetAfter = r.left(now, begin, after)
+	}
 	if !d.Allowed || cost == 0 {
 		return old, d
 	}
 	return s, d
 }
 
-// fits is when cost fits: as the window before slides out, or in the next window,
-// as this one does.
-func (s State) fits(r Rate, begin, length, cost int64) int64 {
+// fits is how long after the begin of the window cost fits: as the window before slides out, or in the
+// next window, as this one does.
+func (s State) fits(r Rate, length, cost int64) int64 {
 	if room := r.Count - s.Used - cost; room >= 0 {
-		return begin + slide(s.Before, room, length)
+		return slide(s.Before, room, length)
 	}
-	return begin + length + slide(s.Used, r.Count-cost, length)
+	return length + slide(s.Used, r.Count-cost, length)
 }
 
 // slide is how far into a window the share of the one before has come down to
@@ -151,12 +166,13 @@ func slide(before, room, length int64) int64 {
 	return length - int64(left)
 }
 
-func (s State) slidOut(now, begin, length int64) time.Duration {
+// slidOut is how long after the begin of the window nothing counts any more; 0: nothing does.
+func (s State) slidOut(length int64) int64 {
 	switch {
 	case s.Used > 0:
-		return time.Duration(begin + 2*length - now)
+		return 2 * length
 	case s.Before > 0:
-		return time.Duration(begin + length - now)
+		return length
 	}
 	return 0
 }

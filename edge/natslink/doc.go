@@ -23,7 +23,10 @@
 // above 256 bytes are compressed with s2 (Content-Encoding: s2).
 //
 // Nothing waits for an answer. A message that is lost is made good by the node's next
-// state, and after a connection that was cut the node asks the others for theirs.
+// state, and after a connection that was cut the node asks the others for theirs. The server
+// answers each state: one that the stream refuses, as for lack of space, or does not answer within 10 s
+// is told by [Link.Err], [Options.OnError] and the SendErrors of the node, until the states are kept again:
+// nodes that start, or were cut off, do not learn all before.
 //
 // # When the server is away
 //

@@ -5,6 +5,13 @@ import "github.com/nats-io/nats.go"
 // Flush waits until the server has what was sent.
 func (l *Link) Flush() error { return l.conn.Flush() }
 
+// Unanswered is how many states wait for the server's answer.
+func (l *Link) Unanswered() int {
+	l.answers.mu.Lock()
+	defer l.answers.mu.Unlock()
+	return len(l.answers.waiting)
+}
+
 // Packed is how a large message travels.
 func Packed(message []byte) []byte { return pack("s", message, "", 0).Data }
 

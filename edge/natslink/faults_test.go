@@ -26,7 +26,10 @@ import (
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
-// TestCut: a node that was cut off for some seconds knows all soon after, also if its
+// faulted is the load under which links are cut and servers killed, over all nodes.
+const faulted = 120
+
+// TestCut: a node that was cut off for some seconds under load knows all soon after, also if its
 // connection broke.
 func TestCut(t *testing.T) {
 	t.Parallel() // it mostly waits
@@ -45,14 +48,11 @@ func TestCut(t *testing.T) {
 			agree(t, 1, a, b)
 			harm(path)
 			counter(t, a, "y").Add(7) // told once, while nobody hears it
-			for range 100 {
-				counter(t, a, "x").Add(1)
-				counter(t, b, "x").Add(1)
-				time.Sleep(*cut / 100)
-			}
+			l := load{nodes: 2, counters: 5, perSecond: faulted}
+			total := l.run(t, []*edge.Node{a, b}, *cut)
 			path.Heal()
-			took := agree(t, 201, a, b) + agreeOn(t, "y", 7, b)
-			t.Logf("proof: edge: healed %s after %s for %s", took.Round(time.Millisecond), name, *cut)
+			took := l.agree(t, []*edge.Node{a, b}, total) + agreeOn(t, "y", 7, b)
+			t.Logf("proof: edge: healed %s after %s for %s under %d additions a second, %d in all", took.Round(time.Millisecond), name, *cut, faulted, total)
 			if took > 2*time.Second && *cut >= 30*time.Second { // a proof, on a machine of its own
 				t.Errorf("healing took %s", took)
 			}
@@ -60,7 +60,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestServerKilled: without a server nodes count on; when it is back, with its stream or
+// TestServerKilled: without a server nodes under load count on; when it is back, with its stream or
 // without, they agree.
 func TestServerKilled(t *testing.T) {
 	t.Parallel() // it mostly waits
@@ -75,15 +75,11 @@ func TestServerKilled(t *testing.T) {
 			counter(t, nodes[0], "x").Add(1)
 			agree(t, 1, nodes...)
 			server.Kill()
-			for range 100 {
-				for _, n := range nodes {
-					counter(t, n, "x").Add(1)
-				}
-				time.Sleep(*outage / 100)
-			}
+			l := load{nodes: 3, counters: 5, perSecond: faulted}
+			total := l.run(t, nodes, *outage)
 			server.Restart()
-			took := agree(t, 301, nodes...)
-			t.Logf("proof: edge: %s after an outage of %s nodes agree, stream in %s", took.Round(time.Millisecond), *outage, name)
+			took := l.agree(t, nodes, total)
+			t.Logf("proof: edge: %s after an outage of %s under %d additions a second nodes agree on %d, stream in %s", took.Round(time.Millisecond), *outage, faulted, total, name)
 			if took > 30*time.Second {
 				t.Errorf("agreeing took %s", took)
 			}

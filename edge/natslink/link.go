@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/edge"
+	"github.com/holdfast-io/holdfast/internal/hostlist"
 	"github.com/holdfast-io/holdfast/internal/natsconn"
 	"github.com/holdfast-io/holdfast/internal/trust"
 )
@@ -29,9 +29,10 @@ type Link struct {
 	again chan struct{} // the feed is to begin anew
 	lives atomic.Bool   // the stream forgets each message after a time of its own
 
-	mu     sync.Mutex
-	missed func()
-	err    error
+	answers *answers // of the server, to states
+	mu      sync.Mutex
+	missed  func()
+	err     error
 }
 
 var _ edge.Keeper = (*Link)(nil)
@@ -40,7 +41,7 @@ var _ edge.Keeper = (*Link)(nil)
 // reached, or does not answer, is no error: the link works as soon as it can. What the server refuses is:
 // the user, a right, the stream.
 func Open(ctx context.Context, rawURL string, o *Options) (*Link, error) {
-	u, err := url.Parse(rawURL)
+	u, err := hostlist.Parse(rawURL)
 	if err != nil {
 		return nil, driver.Errorf("open", "", fs.ErrInvalid, "natslink: a URL of NATS is nats://host:port")
 	}
@@ -82,7 +83,9 @@ func New(ctx context.Context, nc *nats.Conn, o *Options) (*Link, error) {
 }
 
 func newLink(o Options) *Link {
-	return &Link{opts: o, again: make(chan struct{}, 1), missed: func() {}}
+	l := &Link{opts: o, again: make(chan struct{}, 1), missed: func() {}}
+	l.answers = newAnswers(l.tell)
+	return l
 }
 
 // begin looks whether the server lets the link do what it has to, if there is one. One that does not answer
@@ -156,14 +159,18 @@ func (l *Link) Close() error {
 	return nil
 }
 
-// Err is what is wrong with the link now; nil: nothing.
+// Err is what is wrong with the link now; nil: nothing. A state that the stream refuses, or does not
+// answer within 10 s, is wrong until a later one of its place is kept.
 func (l *Link) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err == nil && !l.conn.IsConnected() {
+	switch {
+	case l.err != nil:
+		return l.err
+	case !l.conn.IsConnected():
 		return l.unsent()
 	}
-	return l.err
+	return l.answers.err()
 }
 
 func (l *Link) unsent() error {
@@ -175,31 +182,50 @@ func (l *Link) report(err error) {
 	l.mu.Lock()
 	l.err = err
 	l.mu.Unlock()
-	if err != nil && l.opts.OnError != nil {
+	if err != nil {
+		l.tell(err)
+	}
+}
+
+func (l *Link) tell(err error) {
+	if l.opts.OnError != nil {
 		l.opts.OnError(err)
 	}
 }
 
 // Send is edge.Link's.
-func (l *Link) Send(message []byte) error { return l.publish(l.deltas(), message, 0) }
-
-// Keep is edge.Keeper's.
-func (l *Link) Keep(p edge.Place, life time.Duration, message []byte) error {
-	if !l.lives.Load() {
-		life = 0
-	}
-	return l.publish(subjectOf(l.opts.Subject, p), message, life)
-}
-
-func (l *Link) publish(subject string, message []byte, life time.Duration) error {
+func (l *Link) Send(message []byte) error {
 	if !l.conn.IsConnected() {
 		return l.unsent()
 	}
+	return l.conn.PublishMsg(l.pack(l.deltas(), message, 0))
+}
+
+// Keep is edge.Keeper's. It does not wait for the server's answer: a state that was refused is the
+// error of the next one of its place.
+func (l *Link) Keep(p edge.Place, life time.Duration, message []byte) error {
+	if !l.conn.IsConnected() {
+		return l.unsent()
+	}
+	if !l.lives.Load() {
+		life = 0
+	}
+	m := l.pack(subjectOf(l.opts.Subject, p), message, life)
+	before := l.answers.before(m.Subject)
+	m.Reply = l.answers.reply(m.Subject, time.Now())
+	if err := l.conn.PublishMsg(m); err != nil {
+		l.answers.unsent(m, tooLarge(err, l.conn.MaxPayload()))
+		return err
+	}
+	return before
+}
+
+func (l *Link) pack(subject string, message []byte, life time.Duration) *nats.Msg {
 	parent := ""
 	if l.opts.Trace != nil {
 		parent = l.opts.Trace()
 	}
-	return l.conn.PublishMsg(pack(subject, message, parent, life))
+	return pack(subject, message, parent, life)
 }
 
 // Replay is edge.Keeper's: the feed begins anew, once for all calls until then.
@@ -232,16 +258,23 @@ func (l *Link) Listen(receive func([]byte)) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	inbox := l.conn.NewInbox()
+	answers, err := l.conn.Subscribe(inbox+".*", func(m *nats.Msg) { open.pass(func() { l.answers.take(m) }) })
+	if err != nil {
+		sub.Unsubscribe()
+		return nil, err
+	}
+	l.answers.begin(inbox)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.follow(ctx, take)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { l.follow(ctx, take) })
+	running.Go(func() { l.answers.watch(ctx) })
 	return func() {
 		cancel()
+		l.answers.begin("")
 		sub.Unsubscribe()
-		<-done
+		answers.Unsubscribe()
+		running.Wait()
 		open.shut()
 	}, nil
 }

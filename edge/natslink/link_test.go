@@ -339,6 +339,13 @@ func TestBadInput(t *testing.T) {
 	}
 	refuses(t, url+"?stream=ALL&subject=all", fs.ErrInvalid, "max_msgs_per_subject")
 	refuses(t, url+"?stream=ALL&subject=other", fs.ErrInvalid, "subjects")
+	for setting, c := range map[string]nats.StreamConfig{"max_msg_size": {MaxMsgSize: 64<<10 - 1}, "no_ack": {NoAck: true}} {
+		c.Name, c.Subjects, c.MaxMsgsPerSubject = setting, []string{setting + ".s.>"}, 1
+		if _, err := js.AddStream(&c); err != nil {
+			t.Fatal(err)
+		}
+		refuses(t, url+"?stream="+setting+"&subject="+setting, fs.ErrInvalid, setting)
+	}
 	refuses(t, url+"?stream=SECOND&subject=all", fs.ErrInvalid, "overlap", "choose another stream or subject")
 }
 

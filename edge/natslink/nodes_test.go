@@ -53,7 +53,7 @@ func TestNodes(t *testing.T) {
 			var took []time.Duration
 			total := uint64(0)
 			for range *nodesRuns {
-				total += l.run(t, nodes)
+				total += l.run(t, nodes, time.Second)
 				took = append(took, l.agree(t, nodes, total))
 			}
 			slices.Sort(took)
@@ -69,22 +69,23 @@ func TestNodes(t *testing.T) {
 
 func name(i int) string { return fmt.Sprint("counter-", i) }
 
-// run is a second under load, each node at its part of the rate.
-func (l load) run(t *testing.T, nodes []*edge.Node) (total uint64) {
+// run is a time under load, each node at its part of the rate, and tells how much was added.
+func (l load) run(t *testing.T, nodes []*edge.Node, length time.Duration) (total uint64) {
 	var wg sync.WaitGroup
 	each := l.perSecond / l.nodes
+	times := int(time.Duration(each) * length / time.Second)
 	for i, n := range nodes {
 		wg.Go(func() {
 			tick := time.NewTicker(time.Second / time.Duration(each))
 			defer tick.Stop()
-			for k := range each {
+			for k := range times {
 				counter(t, n, name((i+k)%l.counters)).Add(1)
 				<-tick.C
 			}
 		})
 	}
 	wg.Wait()
-	return uint64(each * l.nodes)
+	return uint64(times * l.nodes)
 }
 
 // agree waits until the sum over all counters is the same everywhere.

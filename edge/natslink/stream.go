@@ -24,6 +24,9 @@ const (
 	silence = 10 * time.Second
 	// forgetAfter is how long the server keeps a feed that nobody reads.
 	forgetAfter = time.Minute
+	// leastSize is what a stream has to take in one message: edge.Config.MaxMessage by
+	// default, and the key that may exceed it. Whether it takes larger ones its answers tell.
+	leastSize = 64 << 10
 )
 
 var (
@@ -98,6 +101,10 @@ func (l *Link) unfit(c *nats.StreamConfig) string {
 		return fmt.Sprintf("forgets what somebody has read (retention %s)", c.Retention)
 	case c.Discard != nats.DiscardOld:
 		return "refuses new states when it is full (discard)"
+	case c.MaxMsgSize > 0 && c.MaxMsgSize < leastSize:
+		return fmt.Sprintf("takes messages of %d bytes at most, and a state may have %d (max_msg_size)", c.MaxMsgSize, leastSize)
+	case c.NoAck:
+		return "does not say what it has kept (no_ack)"
 	case c.Sealed:
 		return "takes nothing any more (sealed)"
 	}
@@ -113,6 +120,7 @@ func (l *Link) follow(ctx context.Context, take func(*nats.Msg)) {
 			return
 		}
 		if missed = !errors.Is(err, errAgain); missed {
+			l.answers.forget()
 			l.report(err)
 		}
 		select {
