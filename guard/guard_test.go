@@ -148,7 +148,9 @@ func TestTruthTable(t *testing.T) {
 	t.Logf("proof: %d trees with their outcomes, in %d orders", n, m)
 }
 
-// judge holds a tree against the truth table, in all its orders.
+// judge holds a tree against the truth table, in all its orders. That a result which is not
+// passed has a leaf that decides, and no passed one has, is asserted here too: without it a caller
+// is told that the guard blocks, and not by what.
 func judge(t *testing.T, c guard.Condition, turned []guard.Condition, in guard.Inputs) {
 	t.Helper()
 	r := c.Evaluate(in)

@@ -153,6 +153,28 @@ func (d *Definition) Check() error {
 			return err
 		}
 	}
+	return d.checkSlots()
+}
+
+// checkSlots refuses a semaphore with two limits: the second phase would wait without end.
+func (d *Definition) checkSlots() error {
+	type first struct {
+		phase string
+		limit int64
+	}
+	seen := map[string]first{}
+	for _, p := range d.Phases {
+		for _, w := range p.Holds {
+			f, ok := seen[w.Name]
+			switch {
+			case w.Kind != "semaphore":
+			case !ok:
+				seen[w.Name] = first{p.Name, w.Limit}
+			case f.limit != w.Limit:
+				return d.invalid("phases %q and %q hold the semaphore %q with the limits %d and %d: give it one", f.phase, p.Name, w.Name, f.limit, w.Limit)
+			}
+		}
+	}
 	return nil
 }
 

@@ -87,3 +87,19 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// A semaphore with two limits could never be had by both phases; both are named.
+func TestCheck_TwoLimits(t *testing.T) {
+	phase := func(name string, limit int64) pipeline.Phase {
+		return pipeline.Phase{Name: name, Holds: []pipeline.Want{{Kind: "semaphore", Name: "s", Weight: 1, Limit: limit}}}
+	}
+	d := pipeline.Definition{Name: "p", Phases: []pipeline.Phase{phase("a", 2), phase("b", 2), phase("c", 3)}}
+	want := `phases "a" and "c" hold the semaphore "s" with the limits 2 and 3`
+	if err := d.Check(); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		t.Errorf("checked with %v", err)
+	}
+	d.Phases = d.Phases[:2]
+	if err := d.Check(); err != nil {
+		t.Error(err)
+	}
+}

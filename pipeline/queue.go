@@ -260,13 +260,20 @@ func (q *Queue) State() QueueState {
 	return s
 }
 
-// RestoreQueue makes a queue that goes on where the state was taken.
+// RestoreQueue makes a queue that goes on where the state was taken. A state that no queue
+// has is an [fs.ErrInvalid].
 func RestoreQueue(policy Policy, s QueueState) (*Queue, error) {
 	q, err := NewQueue(policy)
 	if err != nil {
 		return nil, err
 	}
+	if s.Passed < 0 {
+		return nil, fmt.Errorf("pipeline: queue: restore: the oldest was passed over %d times: %w", s.Passed, fs.ErrInvalid)
+	}
 	for _, r := range s.Runs {
+		if r.ID == "" || q.known[r.ID] != nil {
+			return nil, fmt.Errorf("pipeline: queue: restore: the ID %q is empty or there twice: %w", r.ID, fs.ErrInvalid)
+		}
 		e := &entry{run: r.Run, age: q.joined}
 		q.joined++
 		q.known[r.ID] = e

@@ -219,3 +219,13 @@ func TestQueue_Zero(t *testing.T) {
 		t.Errorf("%+v starts", r)
 	}
 }
+
+// A state that no queue has is refused.
+func TestRestoreQueue_Refuses(t *testing.T) {
+	run := func(id string) pipeline.QueuedRun { return pipeline.QueuedRun{Run: pipeline.Run{ID: id}} }
+	for _, s := range []pipeline.QueueState{{Passed: -1}, {Runs: []pipeline.QueuedRun{run("")}}, {Runs: []pipeline.QueuedRun{run("1"), run("2"), run("1")}}} {
+		if _, err := pipeline.RestoreQueue(pipeline.Priority, s); !errors.Is(err, fs.ErrInvalid) {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+}

@@ -384,12 +384,14 @@ func TestParsePattern(t *testing.T) {
 		"lock:jobs/*:expired": {Kind: "lock", Verb: "expired", Glob: "jobs/*"},
 		"kv:a:b:put":          {Kind: "kv", Verb: "put", Glob: "a:b"},
 		"guard:passed":        {Kind: "guard", Verb: "passed"},
+		"pipeline:p/*:done":   {Kind: "pipeline", Verb: "done", Glob: "p/*"},
+		"*:deleted":           {Kind: "*", Verb: "deleted"},
 	} {
 		if p := must[gather.Pattern](t)(gather.ParsePattern(text)); p != want || p.String() != text {
 			t.Errorf("%s is %+v", text, p)
 		}
 	}
-	for _, text := range []string{"", "lock", "lok:released", "lock:", "lock:[:released"} {
+	for _, text := range []string{"", "lock", "lok:released", "lock:", "lock:[:released", "lock:x", "kv:changed", "kv:a:deleted", "*:gone", "guard:done", "latch:reclaimed"} {
 		if p, err := gather.ParsePattern(text); err == nil {
 			t.Errorf("%q is %+v", text, p)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +16,11 @@ import (
 // A branch is merged if its last commit is an ancestor of the other's, if each of its
 // commits is there as a copy and its merges change nothing themselves (rebase), or if one
 // of the last 1,000 commits since they parted changes the same as the whole branch (squash).
-// The same is the same to the byte: white space counts. A branch that does not exist is an
+// The same is the same to the byte, where white space counts, and in the same place of each file, which lines that
+// came or went elsewhere in it may move. A branch that does not exist is an
 // error: nothing is known of its commits any more. So is one that is not found to be merged by a history that is
-// cut off since they parted, as in a shallow clone.
+// cut off since they parted, as in a shallow clone. A branch that git cannot read is an error in every condition: whether it
+// exists is not known.
 type Git struct {
 	// Dir is the repository, or a directory within; empty: the working directory.
 	Dir string
@@ -61,7 +62,7 @@ func (s *Git) Follow(ctx context.Context, wanted func() []guard.Input, changed f
 		ctx, cancel := context.WithTimeout(ctx, longestGit)
 		defer cancel()
 		a, err := s.git(ctx, "", "for-each-ref", "--format=%(objectname) %(refname)")
-		now := fmt.Sprint(a.out, a.code, err)
+		now := fmt.Sprint(a.out, a.errOut, a.code, err) // of one that is broken only a warning tells
 		if now != before {
 			before = now
 			changed(inputs...)
@@ -115,6 +116,21 @@ func (s *Git) commit(ctx context.Context, branch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	hash, err := s.find(ctx, ref)
+	if err != nil || hash != "" {
+		return hash, err
+	}
+	if unknown := s.absent(ctx, ref); unknown != nil {
+		hash, err = s.find(ctx, ref) // it may have been made meanwhile
+		if err == nil && hash == "" {
+			err = unknown
+		}
+	}
+	return hash, err
+}
+
+// find is the hash of a ref's commit; empty: git finds no such ref.
+func (s *Git) find(ctx context.Context, ref string) (string, error) {
 	a, err := s.git(ctx, "", "show-ref", "--verify", "--hash", "--", ref)
 	if err == nil && a.code == 0 {
 		a, err = s.git(ctx, "", "rev-parse", "--verify", "--quiet", "--end-of-options", strings.TrimSpace(a.out)+"^{commit}")
@@ -158,7 +174,10 @@ func (s *Git) squashed(ctx context.Context, branch, into string) (bool, string, 
 		return false, "", err
 	}
 	there, err := s.patches(ctx, "", "log", "--no-merges", "--max-count=1000", base+".."+into, "--")
-	if err != nil || !slices.Contains(there, whole[0]) {
+	if err != nil {
+		return false, "", err
+	}
+	if is, err := s.among(ctx, whole[0], there); !is {
 		return false, "", err
 	}
 	return true, "squashed", nil

@@ -2,10 +2,12 @@ package gather_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +110,80 @@ func TestGit_MergedToTheByte(t *testing.T) {
 	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
 		guard.Passed: {guard.BranchMerged("same", "main")},
 		guard.Failed: {guard.BranchMerged("copy", "main"), guard.BranchMerged("squash", "main"), guard.BranchMerged("binary", "main")},
+	})
+}
+
+// blocks are so many that are equal, but for those that are set.
+func blocks(n int, set ...int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "  x:\n    a: 1\n    b: 2\n    set: %v\n    c: 3\n    d: 4\n    e: 5\n    f: 6\n", slices.Contains(set, i))
+	}
+	return b.String()
+}
+
+// A change in another place of the file is none of the branch; lines that come and go elsewhere do not matter.
+func TestGit_MergedInPlace(t *testing.T) {
+	r := newRepo(t)
+	verdicts := map[guard.Outcome][]guard.Condition{}
+	change := func(want guard.Outcome, branch string, of, into [][]int, above string) {
+		r.commit(branch, blocks(4))
+		r.git("checkout", "-q", "-b", branch)
+		for _, set := range of {
+			r.commit(branch, blocks(4, set...))
+		}
+		r.git("checkout", "-q", "main")
+		r.commit(branch, above+blocks(4)+"end")
+		for _, set := range into {
+			r.commit(branch, above+blocks(4, set...)+"end")
+		}
+		verdicts[want] = append(verdicts[want], guard.BranchMerged(branch, "main"))
+	}
+	change(guard.Failed, "other", [][]int{{0}}, [][]int{{2}}, "")
+	change(guard.Failed, "other-moved", [][]int{{0}}, [][]int{{2}}, "1\n2\n")
+	change(guard.Failed, "other-squashed", [][]int{{0, 1}, {0}}, [][]int{{2}}, "1\n2\n")
+	change(guard.Failed, "one-of-two", [][]int{{0}, {0, 2}}, [][]int{{0}}, "")
+	change(guard.Passed, "rebased", [][]int{{1}}, [][]int{{1}}, "1\n2\n")
+	change(guard.Passed, "squashed", [][]int{{1, 3}, {1}}, [][]int{{1}}, "1\n2\n")
+	change(guard.Passed, "both", [][]int{{1}, {1, 2}}, [][]int{{2}, {2, 1}}, "1\n")
+	outcomes(t, gather.New(gather.Config{Dir: r.dir}), verdicts)
+}
+
+// Lines that are only added have a place, too: of a file that had none, at its end, and in other files than text by
+// the attributes of the repository.
+func TestGit_MergedAdditions(t *testing.T) {
+	r := newRepo(t)
+	same := strings.Repeat("\n", 20)
+	r.commit(".gitattributes", "bytes diff")
+	r.commit("list", same)
+	bytes := func(before, after string) {
+		r.write("bytes", "\x00"+before+after)
+		r.git("add", "bytes")
+		r.git("commit", "-q", "-m", "bytes")
+	}
+	bytes("", same)
+	change := func(branch string, texts ...[2]string) {
+		r.git("checkout", "-q", "-b", branch, "main")
+		for _, x := range texts {
+			r.commit(x[0], x[1])
+		}
+		r.git("checkout", "-q", "main")
+	}
+	change("new", [2]string{"n", "a\nb"})
+	change("end", [2]string{"list", same + "\nlast"})
+	change("middle", [2]string{"list", same[:8] + "added\n" + same[8:]})
+	r.git("checkout", "-q", "-b", "bytes", "main")
+	bytes("", same[:8]+"added\n"+same[8:])
+	r.git("checkout", "-q", "main")
+	r.commit("n", "a\nb")
+	r.commit("list", "top\n"+same)
+	r.commit("list", "top\n"+same+"\nlast")
+	r.commit("list", "top\n"+same[:12]+"added\n"+same[12:]+"\nlast")
+	bytes("top", same)
+	bytes("top", same[:12]+"added\n"+same[12:])
+	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.BranchMerged("new", "main"), guard.BranchMerged("end", "main")},
+		guard.Failed: {guard.BranchMerged("middle", "main"), guard.BranchMerged("bytes", "main")},
 	})
 }
 
@@ -260,23 +336,45 @@ func TestGit_BadRepositories(t *testing.T) {
 	}
 }
 
-// Many branches and commits take bounded time.
+// Beside many branches git is run as often as beside two, and reads as few refs: it is asked for those that are named.
 func TestGit_Huge(t *testing.T) {
 	r := newRepo(t)
 	r.on("open")
+	look := func() {
+		outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
+			guard.Passed: {guard.BranchExists("main")}, guard.Failed: {guard.BranchMerged("open", "main")},
+		})
+	}
+	few := gitRuns(t, look)
 	var b strings.Builder
 	hash := r.git("rev-parse", "main")
 	for i := range 4000 {
 		b.WriteString("create refs/heads/many/" + strings.Repeat("x", i%50) + "/" + time.Duration(i).String() + " " + hash + "\n")
 	}
-	cmd := exec.Command("git", "update-ref", "--stdin")
+	cmd := exec.Command("git", "-c", "core.fsync=none", "update-ref", "--stdin")
 	cmd.Dir, cmd.Stdin = r.dir, strings.NewReader(strings.ReplaceAll(b.String(), "//", "/o/"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	outcomes(t, gather.New(gather.Config{Dir: r.dir}), map[guard.Outcome][]guard.Condition{
-		guard.Passed: {guard.BranchExists("main")}, guard.Failed: {guard.BranchMerged("open", "main")},
-	})
+	if many := gitRuns(t, look); len(few) == 0 || !slices.Equal(many, few) {
+		t.Errorf("beside 4,000 branches git was run as\n%s\nand beside two as\n%s", strings.Join(many, "\n"), strings.Join(few, "\n"))
+	}
+}
+
+// gitRuns are the runs of git during a look: the arguments of each, and how many bytes it said.
+func gitRuns(t *testing.T, look func()) []string {
+	t.Helper()
+	program := must[string](t)(exec.LookPath("git"))
+	dir := t.TempDir()
+	script := "#!/bin/sh\nout=$(mktemp " + dir + "/out.XXXXXX)\n" + program + ` "$@" >"$out"; code=$?` + "\n" +
+		`printf '%s: %s bytes\n' "$(printf '%s ' "$@" | tr '\n' ' ')" "$(wc -c <"$out")" >>` + dir + "/runs\ncat \"$out\"\nexit $code\n"
+	ok(t, os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o755))
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", dir+":"+path)
+	look()
+	t.Setenv("PATH", path)
+	runs := must[[]byte](t)(os.ReadFile(filepath.Join(dir, "runs")))
+	return slices.Sorted(strings.Lines(string(runs)))
 }
 
 // A merge wakes what waits for it.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -25,9 +25,13 @@ func (s *Git) rebased(ctx context.Context, branch, into string) (bool, error) {
 		return false, err
 	}
 	there, err := s.patchesOf(ctx, copies)
-	missing := func(p patch) bool { return !slices.Contains(there, p) }
-	if err != nil || slices.ContainsFunc(wanted, missing) {
+	if err != nil {
 		return false, err
+	}
+	for _, p := range wanted {
+		if is, err := s.among(ctx, p, there); !is {
+			return false, err
+		}
 	}
 	return s.plainMerges(ctx, branch, into)
 }
@@ -67,9 +71,6 @@ func whole(what string, a answer) error {
 	return nil
 }
 
-// patch stands for what a commit changes, wherever in its files.
-type patch [sha256.Size]byte
-
 // patchesOf are those of commits.
 func (s *Git) patchesOf(ctx context.Context, commits []string) ([]patch, error) {
 	return s.patches(ctx, strings.Join(commits, "\n")+"\n", "log", "--no-walk", "--stdin")
@@ -93,30 +94,88 @@ func (s *Git) patches(ctx context.Context, in, command string, args ...string) (
 
 // readPatches reads what git diff says, or git log of several commits: each line of content
 // has a sign in front, so that none is taken for the beginning of a commit.
-func readPatches(text string) (patches []patch) {
-	var b strings.Builder
-	flush := func() {
-		if b.Len() > 0 {
-			patches = append(patches, sha256.Sum256([]byte(b.String())))
-			b.Reset()
-		}
-	}
-	index := ""
+func readPatches(text string) []patch {
+	r := &patchReader{}
 	for line := range strings.Lines(text) {
 		switch {
 		case strings.HasPrefix(line, "commit "):
-			flush()
-		case line == "\n" && b.Len() == 0, strings.HasPrefix(line, "similarity index "):
+			r.flush()
+		case line == "\n" && r.b.Len() == 0, strings.HasPrefix(line, "similarity index "):
 		case strings.HasPrefix(line, "index "):
-			index = line // of the whole files, which may differ elsewhere
+			r.file(line)
 		case strings.HasPrefix(line, "Binary files "):
-			b.WriteString(index + line) // nothing else tells what they are
+			r.b.WriteString(r.index + line) // nothing else tells what they are
 		case strings.HasPrefix(line, "@@ "):
-			b.WriteString("@@\n") // where it is does not count
+			r.hunk(line)
 		default:
-			b.WriteString(line)
+			r.line(line)
 		}
 	}
-	flush()
-	return patches
+	r.flush()
+	return r.all
+}
+
+// patchReader is where readPatches is.
+type patchReader struct {
+	all   []patch
+	b     strings.Builder // the text of the patch
+	files []changedFile   // and its files
+	index string          // of the whole files, which may differ elsewhere
+	at    int             // the line of the file before that comes next; 0: not within its changes
+	open  bool            // the line before is of the last edit, too
+}
+
+func (r *patchReader) flush() {
+	if r.b.Len() > 0 {
+		r.all = append(r.all, patch{sha256.Sum256([]byte(r.b.String())), r.files})
+	}
+	r.b.Reset()
+	r.files, r.at, r.open = nil, 0, false
+}
+
+// file begins one by its line "index before..after".
+func (r *patchReader) file(line string) {
+	before, _, _ := strings.Cut(strings.TrimPrefix(line, "index "), "..")
+	r.index, r.files = line, append(r.files, changedFile{before: before})
+}
+
+// hunk begins one by its line "@@ -begin,length +begin,length @@"; one without a length has 1, and one of 0 begins after
+// its line. Where it is does not count for the text.
+func (r *patchReader) hunk(line string) {
+	r.b.WriteString("@@\n")
+	old, _, _ := strings.Cut(strings.TrimPrefix(line, "@@ -"), " ")
+	begin, length, _ := strings.Cut(old, ",")
+	r.at, _ = strconv.Atoi(begin)
+	if length == "0" {
+		r.at++
+	}
+	r.open = false
+}
+
+// line is one of a change, or of what stands before the changes of a file.
+func (r *patchReader) line(line string) {
+	r.b.WriteString(line)
+	switch {
+	case strings.HasPrefix(line, "diff "):
+		r.at = 0
+	case r.at == 0 || len(r.files) == 0:
+	case line[0] == '-' || line[0] == '+':
+		r.edit(line[0] == '-')
+	case line[0] != '\\': // which tells that the last line has no end
+		r.at, r.open = r.at+1, false
+	}
+}
+
+// edit makes the last one longer, or begins one.
+func (r *patchReader) edit(gone bool) {
+	f := &r.files[len(r.files)-1]
+	if !r.open {
+		f.edits, r.open = append(f.edits, edit{line: r.at}), true
+	}
+	if e := &f.edits[len(f.edits)-1]; gone {
+		e.gone++
+		r.at++
+	} else {
+		e.come++
+	}
 }

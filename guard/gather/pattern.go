@@ -2,7 +2,6 @@ package gather
 
 import (
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -18,25 +17,59 @@ type Pattern struct {
 	Glob string
 }
 
-// kinds are those of events, see docs/events.md, and those made of keys.
+// kinds are those of events, and verbs what each has: see docs/events.md. Those of guard and pipeline are made of keys.
 var kinds = []string{"*", "lock", "rwlock", "semaphore", "election", "latch", "barrier", "session", "counter", "sequence", "limit", "kv", "guard", "pipeline"}
+
+const claimVerbs = "acquired released denied queued stale revoked expired extended"
+
+var verbs = map[string][]string{
+	"lock":      strings.Fields(claimVerbs + " reclaimed"),
+	"rwlock":    strings.Fields(claimVerbs + " reclaimed upgraded downgraded"),
+	"semaphore": strings.Fields(claimVerbs + " reclaimed resized deleted"),
+	"election":  strings.Fields(claimVerbs + " reclaimed proclaimed"),
+	"latch":     strings.Fields(claimVerbs + " deleted counted opened"),
+	"barrier":   strings.Fields(claimVerbs + " deleted tripped"),
+	"session":   strings.Fields("opened ended expired revoked"),
+	"counter":   strings.Fields("changed deleted"),
+	"sequence":  strings.Fields("reserved deleted"),
+	"limit":     strings.Fields("changed"),
+	"kv":        strings.Fields("put delete"),
+	"guard":     strings.Fields("evaluating failed passed"),
+	"pipeline":  strings.Fields("queued waiting resumed acquiring launching running lost pausing unknown stopping done failed cancelled"),
+}
+
+// verbsOf are the verbs of a kind; of * those of all.
+func verbsOf(kind string) []string {
+	if kind != "*" {
+		return verbs[kind]
+	}
+	var all []string
+	for _, list := range verbs {
+		all = append(all, list...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
 
 // ParsePattern reads kind:verb or kind:glob:verb. The glob is all between the first and
 // the last colon: semaphore:agents:* are all events of the semaphore agents.
 func ParsePattern(text string) (p Pattern, err error) {
 	parts := strings.Split(text, ":")
 	if len(parts) < 2 {
-		return p, fmt.Errorf("guard: the pattern %q is neither kind:verb nor kind:name:verb: %w", text, fs.ErrInvalid)
+		return p, fmt.Errorf("guard: the pattern %q is neither kind:verb nor kind:name:verb: %w", text, holdfast.ErrInvalid)
 	}
 	p = Pattern{Kind: parts[0], Verb: parts[len(parts)-1], Glob: strings.Join(parts[1:len(parts)-1], ":")}
 	_, bad := path.Match(p.Glob, "")
 	switch {
 	case !slices.Contains(kinds, p.Kind):
-		return p, fmt.Errorf("guard: the pattern %q: there is no kind %q, only %s: %w", text, p.Kind, strings.Join(kinds, " "), fs.ErrInvalid)
+		return p, fmt.Errorf("guard: the pattern %q: there is no kind %q, only %s: %w", text, p.Kind, strings.Join(kinds, " "), holdfast.ErrInvalid)
 	case p.Verb == "":
-		return p, fmt.Errorf("guard: the pattern %q has no verb; * is any: %w", text, fs.ErrInvalid)
+		return p, fmt.Errorf("guard: the pattern %q has no verb; * is any: %w", text, holdfast.ErrInvalid)
+	case p.Verb != "*" && !slices.Contains(verbsOf(p.Kind), p.Verb):
+		return p, fmt.Errorf("guard: the pattern %q: no event of %s has the verb %q, only %s, and * for any; a pattern is kind:verb or kind:name:verb: %w",
+			text, p.Kind, p.Verb, strings.Join(verbsOf(p.Kind), " "), holdfast.ErrInvalid)
 	case bad != nil:
-		return p, fmt.Errorf("guard: the pattern %q: the name %q is no glob: %w", text, p.Glob, fs.ErrInvalid)
+		return p, fmt.Errorf("guard: the pattern %q: the name %q is no glob: %w", text, p.Glob, holdfast.ErrInvalid)
 	}
 	return p, nil
 }

@@ -3,32 +3,39 @@ package gather
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard"
 )
 
-// Check refuses, as an [fs.ErrInvalid], what [guard.Condition.Check] does, and a condition with a part that its [Git], [Sessions], files or tracker, [GitHub] or
+// Check refuses, as a [holdfast.ErrInvalid], what [guard.Condition.Check] does, and a condition with a part that its [Git], [Sessions], files or tracker, [GitHub] or
 // [IssueFile], could never look for, also beside one in an Any that can pass: a wait for that part would have no end. Git takes the
 // name of a branch for none, a session is neither one of tmux nor a process, a path is longer than any can be,
 // or a filter is none. Whether there is such a branch, session, file or issue is not asked, and what other sources
 // can look for is not known.
 func (g *Gatherer) Check(c *guard.Condition) error {
 	if err := c.Check(); err != nil {
-		return err
+		return invalid{err}
 	}
 	for _, in := range c.RequiredInputs() {
 		if !known(g.sources[in.Source]) {
 			continue
 		}
 		if err := possible(in); err != nil {
-			return fmt.Errorf("%w: %w", err, fs.ErrInvalid)
+			return fmt.Errorf("%w: %w", err, holdfast.ErrInvalid)
 		}
 	}
 	return nil
 }
+
+// invalid is a refusal by package guard, which does not know the errors of Holdfast.
+type invalid struct{ error }
+
+func (e invalid) Is(target error) bool { return target == holdfast.ErrInvalid }
+
+func (e invalid) Unwrap() error { return e.error }
 
 // known: what the source can look for is known here.
 func known(s Source) bool {

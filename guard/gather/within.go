@@ -7,7 +7,7 @@ import (
 )
 
 // calls are those to the file systems of this machine, one at a time for each path: one to a
-// mount that is dead never returns, and every further one would take another thread.
+// mount that is gone never returns, and every further one would take another thread.
 type calls struct {
 	mu    sync.Mutex
 	under map[string]chan struct{} // closed when the call has returned

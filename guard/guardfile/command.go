@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// shells are programs that read a text as commands.
-var shells = []string{"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh"}
-
 // wrapper is a program that runs the program which its arguments name.
 type wrapper struct {
 	letters string   // its options, of one letter, of which the next argument is the value
@@ -44,9 +41,10 @@ func (p *parser) run(n *node) []string {
 			p.fail(n.of[i].place, "give the parameter before it a value", "%q begins with - by the values of its parameters, and could become an option of a program", clip(text))
 		}
 	}
-	from := min(p.programs(n, list), shellText(list))
-	for _, arg := range n.of[from:] {
-		if p.filled[arg] != "" {
+	program, text := p.programs(n, list)
+	within, after := p.shellTexts(n, list, program)
+	for i, arg := range n.of {
+		if p.filled[arg] != "" && (i >= min(text, after) || slices.Contains(within, i)) {
 			p.fail(arg.place, "the command finds it in HOLDFAST_PARAM_name", "a parameter would become text of a shell")
 		}
 	}
@@ -54,9 +52,10 @@ func (p *parser) run(n *node) []string {
 }
 
 // programs refuses parameters as the programs of a command, each wrapped by the one before, and
-// answers from where on a wrapper reads text as a command.
-func (p *parser) programs(n *node, list []string) (text int) {
-	for i := 0; i < len(list); {
+// answers with the last, and from where on a wrapper reads text as a command.
+func (p *parser) programs(n *node, list []string) (program, text int) {
+	i := 0
+	for i < len(list) {
 		if p.filled[n.of[i]] != "" || strings.HasPrefix(list[i], "-") {
 			p.fail(n.of[i].place, "", "the program of a command cannot be a parameter or begin with -")
 		}
@@ -66,17 +65,17 @@ func (p *parser) programs(n *node, list []string) (text int) {
 			break
 		}
 		if i, text = w.options(name, list, i+1); text < len(list) {
-			return text
+			return i, text
 		}
 		i += w.before
 		for name == "env" && i < len(list) && strings.Contains(p.written(n.of[i]), "=") {
 			i++
 		}
 		if name == "flock" && i < len(list) && (list[i] == "-c" || list[i] == "--command") {
-			return i + 1
+			return i, i + 1
 		}
 	}
-	return len(list)
+	return i, len(list)
 }
 
 // written is a text as the file has it.
@@ -121,16 +120,4 @@ func (w wrapper) option(text string) (valued, splits bool) {
 		}
 	}
 	return false, false
-}
-
-// shellText is the first argument after the -c of a shell, which some also read as +c, wherever the shell stands.
-func shellText(list []string) int {
-	shell := false
-	for i, text := range list {
-		if shell && (strings.HasPrefix(text, "-") || strings.HasPrefix(text, "+")) && strings.Contains(text, "c") {
-			return i + 1
-		}
-		shell = shell || slices.Contains(shells, path.Base(text))
-	}
-	return len(list)
 }

@@ -23,6 +23,15 @@ func TestParsePipeline_NoParameterIsRun(t *testing.T) {
 		`env, "-Ssh -c", "${s}"`:              "text of a shell",
 		`env, -iS, "${s}"`:                    "text of a shell",
 		`env, -u, HOME, "--split=${s}"`:       "text of a shell",
+		`fish, "-c${s}"`:                      "text of a shell",
+		`fish, "-C${s}"`:                      "text of a shell",
+		`fish, "--comm=${s}"`:                 "text of a shell",
+		`bash, "-${s}", "touch x"`:            "text of a shell",
+		`sudo, fish, -N, "-e${s}"`:            "text of a shell",
+		`pwsh, -Command, "${s}"`:              "text of a shell",
+		`su, "-", ann, -c, "${s}"`:            "text of a shell",
+		`script, "-c${s}"`:                    "text of a shell",
+		`nice, runuser, --command, "${s}"`:    "text of a shell",
 		`flock, -n, /tmp/x, -c, "${s}"`:       "text of a shell",
 		`flock, /tmp/x, --command, "${s}"`:    "text of a shell",
 		`env, "${s}"`:                         "cannot be a parameter",
@@ -42,6 +51,22 @@ func TestParsePipeline_NoParameterIsRun(t *testing.T) {
 	}
 }
 
+// A shell is known also by a name that tells which one of several it is, or which is like those of shells.
+func TestParsePipeline_ShellNames(t *testing.T) {
+	for _, name := range []string{"ksh93", "rksh", "bash-static", "zsh-static", "zsh5", "zsh-5.9", "mksh-static", "lksh", "oksh", "posh", "yash", "sash", "pdksh", "pwsh", "xonsh", "nu", "BASH.EXE"} {
+		for _, list := range []string{name + `, -c, "${s}"`, `sudo, /opt/bin/` + name + `, -ec, "${s}"`} {
+			if err := parseRun(list); err == nil || !strings.Contains(err.Error(), "text of a shell") {
+				t.Errorf("[%s]: %v", list, err)
+			}
+		}
+	}
+	for _, list := range []string{`mush, -c, "${s}"`, `env, ./newsh2, -xc, "${s}"`, `mush, "-c${s}"`, `mush, "--command=${s}"`} {
+		if err := parseRun(list); err == nil || !strings.Contains(err.Error(), "text of a shell") {
+			t.Errorf("[%s]: %v", list, err)
+		}
+	}
+}
+
 // Values of options, of variables and of the arguments of a program may be parameters, also behind
 // programs that run another.
 func TestParsePipeline_WrappedArguments(t *testing.T) {
@@ -49,7 +74,9 @@ func TestParsePipeline_WrappedArguments(t *testing.T) {
 		`env, "A=${s}", make, "${s}"`, `env, -u, "${s}", make`, `env, "-u${s}", make, -S, "${s}"`, `env, "--unset=${s}", make`,
 		`nice, -n, "${n}", make, "${s}"`, `timeout, -k, "${n}", "${n}", make, "${s}"`, `timeout, --signal, "${s}", "5", make`,
 		`flock, "${s}", make, -c, "${s}"`, `nohup, git, -c, "user.name=${s}", commit`, `ionice, -p, "${n}"`,
-		`sh, "${s}"`, `sh, -e, "${s}"`, `sh, +e, "${s}"`,
+		`sh, "${s}"`, `sh, -e, "${s}"`, `sh, +e, "${s}"`, `sh, x.sh, "--branch=${s}"`, `sh, x.sh, "-n${s}"`, `bash, "--rcfile=${s}"`,
+		`git, push, --force-with-lease, "${s}"`, `git, push, -c, "${s}"`, `./publish, --channel, "${s}"`, `publish, -src, "${s}"`, `publish, "--commit=${s}"`,
+		`publish.sh, -c, "${s}"`, `grep, -c, "${s}"`, `ping, -c, "${n}", "${s}"`, `tar, -c, "${s}"`, `bash-completion, -c, "${s}"`,
 	} {
 		if err := parseRun(list); err != nil {
 			t.Errorf("[%s]: %v", list, err)

@@ -45,8 +45,11 @@ type parser struct {
 	items int
 }
 
-// fail notes an error.
+// fail notes an error, unless there are enough.
 func (p *parser) fail(at place, hint, format string, args ...any) {
+	if len(p.errs) >= MaxErrors {
+		return
+	}
 	p.errs = append(p.errs, &Error{p.file, at.line, at.column, fmt.Sprintf(format, args...), hint})
 	p.full = p.full || len(p.errs) >= MaxErrors
 }

@@ -92,13 +92,31 @@ func (p *parser) into(f *format, where string, set func(value)) func(*node) {
 		if !p.wants(n, where, f.is) {
 			return
 		}
-		v, err := f.read(n)
+		known := p.known(n)
+		if known == nil {
+			return
+		}
+		v, err := f.read(known)
 		if err != nil {
 			p.fail(n.place, p.filledHint(n), "%s: %s", where, err)
 			return
 		}
 		set(v)
 	}
+}
+
+// known is a list without the texts that have no values yet, or nil if it has no others.
+func (p *parser) known(n *node) *node {
+	of := slices.DeleteFunc(slices.Clone(n.of), func(one *node) bool { return p.sampled[one] && one.is == isText })
+	if n.is != isList || len(of) == len(n.of) {
+		return n
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	some := *n
+	some.of = of
+	return &some
 }
 
 func (p *parser) text(where string, to *string) func(*node) {
@@ -189,7 +207,14 @@ func (p *parser) checkPipeline(root, phases *node, d *pipeline.Definition) {
 			p.fail(phases.of[i].place, "", "%s", err)
 		}
 	}
-	if err := d.Check(); err != nil && len(p.errs) == 0 {
+	whole := *d
+	if len(p.unknowns) > 0 { // names and limits may be samples, which are not to be compared
+		whole.Phases = slices.Clone(d.Phases)
+		for i := range whole.Phases {
+			whole.Phases[i].Holds = nil
+		}
+	}
+	if err := whole.Check(); err != nil && len(p.errs) == 0 {
 		p.fail(root.place, "", "%s", err)
 	}
 }

@@ -2,6 +2,7 @@ package guardfile_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"reflect"
 	"strings"
@@ -74,6 +75,9 @@ func TestParsePipeline_CheckedWithoutValues(t *testing.T) {
 		`- {name: a, wait: "${b}", retries: "${b}", pause: "${b}m", until: {key: k}, within: "${n}s"}`,
 		`- {name: a, when: {time_window: {from: "${b}", to: "0${n}:00", offset: "${b}"}}}`,
 		`- {name: a, holds: [semaphore: {name: x, weight: 3, limit: "${n}"}, semaphore: {name: "${b}", weight: "${b}", limit: 2}]}`,
+		`- {name: a, when: {time_window: {from: "08:00", to: "09:00", days: ["${b}", mon, "${b}"]}}}`,
+		`- {name: a, when: {time_window: {from: "08:00", to: "09:00", days: ["${b}"]}}}`,
+		"- {name: a, holds: [semaphore: {name: x, limit: \"${n}\"}]}\n- {name: c, holds: [semaphore: {name: x, limit: 3}]}",
 		`- {name: a, retries: "${b}", when: {counter: {name: c, at_least: "${b}"}}}`,
 	} {
 		if _, err := guardfile.ParsePipeline("f.yaml", []byte(head+text), nil); err != nil {
@@ -81,6 +85,8 @@ func TestParsePipeline_CheckedWithoutValues(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
+		`- {name: a, when: {time_window: {from: "08:00", to: "09:00", days: ["${b}", monday]}}}`,
+		`- {name: a, when: {time_window: {from: "08:00", to: "09:00", days: ["${n}"]}}}`,
 		`- {name: a, recovery: "${b}"}`, `- {name: a, wait: soon}`, `- {name: a, run: ["${b}"]}`, `- {name: a, run: "${b}"}`, `- {name: a, when: {custom_check: "${b}"}}`,
 	} {
 		if _, err := guardfile.ParsePipeline("f.yaml", []byte(head+text), nil); err == nil {
@@ -247,5 +253,17 @@ func TestParsePipeline_ManyByAliases(t *testing.T) {
 	file = "pipeline: p\nphases:\n- &p {name: a}\n" + strings.Repeat("- *p\n", 20_000)
 	if _, err := guardfile.ParsePipeline("f.yaml", []byte(file), nil); err == nil || !strings.Contains(err.Error(), "a pipeline has at most") {
 		t.Errorf("got %.300v", err)
+	}
+}
+
+// Errors of the values that were given count, too.
+func TestParsePipeline_ManyUnknownValues(t *testing.T) {
+	given := map[string]string{}
+	for i := range 2 * guardfile.MaxErrors {
+		given[fmt.Sprint("p", i)] = "v"
+	}
+	_, err := guardfile.ParsePipeline("f.yaml", []byte("pipeline: p\nphases: 1\n"), given)
+	if err == nil || strings.Count(err.Error(), "\n")+1 != guardfile.MaxErrors {
+		t.Errorf("not %d errors: %v", guardfile.MaxErrors, err)
 	}
 }

@@ -9,6 +9,7 @@
 package guardtest
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -60,8 +61,10 @@ func (f *Facts) Set(in guard.Input, fact guard.Fact) {
 	}
 }
 
-// Break has the input answered with an error.
-func (f *Facts) Break(in guard.Input, why string) { f.Set(in, guard.Fact{Err: why}) }
+// Break has the input answered with an error, also if why is empty.
+func (f *Facts) Break(in guard.Input, why string) {
+	f.Set(in, guard.Fact{Err: cmp.Or(why, "it is broken")})
+}
 
 // Slow has the input not answered at all until its time is over.
 func (f *Facts) Slow(in guard.Input, slow bool) {

@@ -12,6 +12,8 @@
 // stale threshold (60 s) has lost what it holds, a little before the threshold is over,
 // so that it knows before anybody else can: its name stays taken, and shown as
 // stale, until another acquires it or maintenance reclaims it, both with a new token.
+// Maintenance also reclaims what a manager that was killed has left on the names that this
+// one has ensured.
 // A heartbeat or release that comes later is refused. Backends without the feature
 // "reclaim" know no stale holders: there a threshold is refused, and a holder keeps what
 // it has as long as the manager lives.

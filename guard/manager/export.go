@@ -45,7 +45,8 @@ const savedVersion = 1
 
 // Export writes the locks and semaphores with their holders as JSON: to a file beside it
 // first, which then takes its name. Stale holders are left out. No times are written: they
-// would mean nothing to another process. What is there and no regular file, as a device, is not replaced. After
+// would mean nothing to another process. What is there and no regular file, as a device, is not replaced; of a symbolic
+// link the file that it leads to is, and one that leads nowhere is ErrInvalid. After
 // [Manager.Close], or if the Space is closed, it is ErrClosed: nothing is held any more.
 func (m *Manager) Export(path string) error {
 	out := saved{Version: savedVersion, Locks: []savedResource{}, Semaphores: []savedResource{}}
@@ -95,8 +96,12 @@ func (r *resource) saved() savedResource {
 
 // replace writes a file whole or not at all.
 func replace(path string, b []byte) error {
+	path, err := linked(path)
+	if err != nil {
+		return err
+	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file: name another, or a new one: %w", path, fs.ErrInvalid)
+		return fmt.Errorf("%s is no regular file: name another, or a new one: %w", path, holdfast.ErrInvalid)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -111,6 +116,19 @@ func replace(path string, b []byte) error {
 		_ = os.Remove(f.Name())
 	}
 	return err
+}
+
+// linked is the file that a path leads to, which need not be there unless the path is a symbolic link.
+func linked(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return path, nil // to make the file tells what is wrong with its directory
+	}
+	file, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fmt.Errorf("%s is a symbolic link that leads to no file: remove it, or make the file: %w: %w", path, err, holdfast.ErrInvalid)
+	}
+	return file, nil
 }
 
 // Import makes the locks and semaphores of a file known, and takes what its holders had,
@@ -164,10 +182,10 @@ func (m *Manager) read(path string) (in saved, err error) {
 		return in, err
 	}
 	if err := strictjson.Unmarshal(b, &in); err != nil {
-		return in, fmt.Errorf("%s: %w: %w", path, err, fs.ErrInvalid)
+		return in, fmt.Errorf("%s: %w: %w", path, err, holdfast.ErrInvalid)
 	}
 	if in.Version != savedVersion {
-		return in, fmt.Errorf("%s has the version %d, not %d: %w", path, in.Version, savedVersion, fs.ErrInvalid)
+		return in, fmt.Errorf("%s has the version %d, not %d: %w", path, in.Version, savedVersion, holdfast.ErrInvalid)
 	}
 	names := map[string]bool{}
 	for i, list := range in.lists() {
@@ -185,11 +203,11 @@ func (m *Manager) check(s *savedResource, names map[string]bool, semaphore bool)
 	const most = int64(math.MaxInt64 / time.Millisecond)
 	switch {
 	case names[s.Name]:
-		return fmt.Errorf("the name is there twice: %w", fs.ErrInvalid)
+		return fmt.Errorf("the name is there twice: %w", holdfast.ErrInvalid)
 	case semaphore != (s.Slots > 0) || s.Slots < 0:
-		return fmt.Errorf("it has %d slots: %w", s.Slots, fs.ErrInvalid)
+		return fmt.Errorf("it has %d slots: %w", s.Slots, holdfast.ErrInvalid)
 	case s.Threshold > most || s.Heartbeat > most:
-		return fmt.Errorf("a threshold of %d ms or a heartbeat each %d ms is too long: %w", s.Threshold, s.Heartbeat, fs.ErrInvalid)
+		return fmt.Errorf("a threshold of %d ms or a heartbeat each %d ms is too long: %w", s.Threshold, s.Heartbeat, holdfast.ErrInvalid)
 	}
 	names[s.Name] = true
 	r := s.resource()
@@ -209,7 +227,7 @@ func (s *savedResource) checkHolders() error {
 	room, names := max(s.Slots, 1), map[string]bool{}
 	for _, h := range s.Holders {
 		if h.ID == "" || names[h.ID] || h.Weight < 1 || h.Weight > room {
-			return fmt.Errorf("the holder %q of weight %d has no name or no place: %w", h.ID, h.Weight, fs.ErrInvalid)
+			return fmt.Errorf("the holder %q of weight %d has no name or no place: %w", h.ID, h.Weight, holdfast.ErrInvalid)
 		}
 		names[h.ID] = true
 		room -= h.Weight

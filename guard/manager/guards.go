@@ -75,7 +75,7 @@ func (m *Manager) RegisterGuard(g Guard) error {
 func (g *Guard) checkTold() error {
 	const most = 16 << 10
 	if n := len(g.Pipeline) + len(strings.Join(g.WakeOn, "")); n > most {
-		return fmt.Errorf("its events could not be told: pipeline and wake_on have %d bytes together, more than %d: %w", n, most, fs.ErrInvalid)
+		return fmt.Errorf("its events could not be told: pipeline and wake_on have %d bytes together, more than %d: %w", n, most, holdfast.ErrInvalid)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (m *Manager) slotsOf(name string) int64 {
 // asks anything says what the backend would not take for a key.
 func (m *Manager) checkID(id string) error {
 	if id == "" || strings.Contains(id, "/") || len(id) > 256 {
-		return fmt.Errorf("an id has 1 to 256 bytes and no slash: %w", fs.ErrInvalid)
+		return fmt.Errorf("an id has 1 to 256 bytes and no slash: %w", holdfast.ErrInvalid)
 	}
 	if _, err := m.space.KV().Delete(ended(), keyOf("guard", "evaluating", id)); errors.Is(err, fs.ErrInvalid) {
 		return fmt.Errorf("its events could not be told: %w", err)

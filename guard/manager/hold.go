@@ -99,9 +99,9 @@ func (m *Manager) enter(list map[string]*resource, h *holder, name string) (r *r
 	case r == nil:
 		return nil, nil, nil, unknown(name)
 	case h.name == "":
-		return nil, nil, nil, fmt.Errorf("guard manager: %q: the holder has no name: %w", name, fs.ErrInvalid)
+		return nil, nil, nil, fmt.Errorf("guard manager: %q: the holder has no name: %w", name, holdfast.ErrInvalid)
 	case h.weight < 1 || r.slots > 0 && h.weight > r.slots:
-		return nil, nil, nil, fmt.Errorf("guard manager: the semaphore %q has %d slots: %d can never be granted: %w", name, r.slots, h.weight, fs.ErrInvalid)
+		return nil, nil, nil, fmt.Errorf("guard manager: the semaphore %q has %d slots: %d can never be granted: %w", name, r.slots, h.weight, holdfast.ErrInvalid)
 	}
 	switch same = r.holders[h.name]; {
 	case same != nil && same.hold == nil:

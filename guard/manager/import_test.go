@@ -147,6 +147,30 @@ func TestExport_NoRegularFile(t *testing.T) {
 	}
 }
 
+// A link stays one, and the file that it leads to is replaced; one that leads to none is refused.
+func TestExport_Link(t *testing.T) {
+	s, dir, other := memhold.Open(), t.TempDir(), t.TempDir()
+	defer s.Close()
+	m := manage(t, s)
+	file, link := filepath.Join(other, "file"), filepath.Join(dir, "link")
+	ok(t, os.WriteFile(file, nil, 0o600))
+	ok(t, os.Symlink(file, link))
+	ok(t, m.Export(link))
+	if to, err := os.Readlink(link); err != nil || to != file {
+		t.Errorf("the link leads to %q: %v", to, err)
+	}
+	if b := must[[]byte](t)(os.ReadFile(file)); len(b) == 0 {
+		t.Error("the file was not replaced")
+	}
+	ok(t, os.Remove(file))
+	refused(t, m.Export(link), fs.ErrInvalid)
+	for dir, most := range map[string]int{dir: 1, other: 0} {
+		if list := must[[]os.DirEntry](t)(os.ReadDir(dir)); len(list) != most {
+			t.Errorf("files %v", list)
+		}
+	}
+}
+
 // A manager that is closed has nothing to write, takes nothing, and waits for nothing.
 func TestExport_Closed(t *testing.T) {
 	s, path := memhold.Open(), filepath.Join(t.TempDir(), "f.json")

@@ -39,7 +39,9 @@ type Stale struct {
 
 // Tick is one round of maintenance: it tells of each stale holder of this manager once,
 // and reclaims what it held, unless the configuration keeps it. One that cannot be reclaimed
-// is told with its error, and again by the next round.
+// is told with its error, and again by the next round. So it does with the stale claims of
+// others on the names that this manager has ensured, as those of a manager that was killed,
+// but leaves them alone if the configuration keeps stale holders.
 func (m *Manager) Tick(ctx context.Context) (found []Stale, err error) {
 	var errs []error
 	for _, s := range m.stale() {
@@ -50,11 +52,12 @@ func (m *Manager) Tick(ctx context.Context) (found []Stale, err error) {
 		}
 		found = append(found, one)
 	}
-	return found, errors.Join(errs...)
+	left, err := m.reclaimLeft(ctx)
+	return append(found, left...), errors.Join(append(errs, err)...)
 }
 
-// silent is a stale holder with what it held.
-type silent struct {
+// held is a holder with what it holds, or held.
+type held struct {
 	r *resource
 	h *holder
 }
@@ -78,14 +81,14 @@ func (h *holder) stale(r *resource) bool {
 }
 
 // stale are those to be told of: where they are kept, each once.
-func (m *Manager) stale() (list []silent) {
+func (m *Manager) stale() (list []held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range m.resources() {
 		for _, h := range r.holders {
 			if h.hold != nil && h.stale(r) && !(m.keep && h.told) {
 				h.told = true
-				list = append(list, silent{r, h})
+				list = append(list, held{r, h})
 			}
 		}
 	}
@@ -117,6 +120,23 @@ func (m *Manager) free(ctx context.Context, name string, h *holder) error {
 	}
 	_, err := m.space.ForceRelease(ctx, name, h.hold.Token(), holdfast.ForceNow())
 	if errors.Is(err, holdfast.ErrNotFound) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// giveBack ends the session, and with it the hold, or frees what the backend keeps of a
+// session that is over: nobody looks for it once the manager is closed. A Space that is closed
+// has ended its sessions.
+func (m *Manager) giveBack(ctx context.Context, one held) error {
+	err := one.h.session.Revoke()
+	if !errors.Is(err, holdfast.ErrLost) {
+		return err
+	}
+	if !m.reclaims {
+		return nil
+	}
+	if err = m.free(ctx, one.r.name, one.h); errors.Is(err, holdfast.ErrClosed) {
 		return nil
 	}
 	return err

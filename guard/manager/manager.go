@@ -32,7 +32,8 @@ type Config struct {
 	// Interval is how often maintenance looks for stale holders, in [Manager.Run];
 	// default 30 s.
 	Interval time.Duration
-	// KeepStale has maintenance tell of stale holders, and not reclaim.
+	// KeepStale has maintenance tell of stale holders, and not reclaim. Set it where other programs
+	// hold the same names with [holdfast.ReclaimNever] or a grace: maintenance cannot tell them from a manager that was killed.
 	KeepStale bool
 	// Recheck is how often guards are looked at whatever was told; default 30 s.
 	Recheck time.Duration
@@ -46,6 +47,7 @@ type Manager struct {
 	recheck  time.Duration
 	keep     bool
 	reclaims bool // the backend knows stale holders
+	forces   bool // it ends the claims of others
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -86,7 +88,7 @@ type holder struct {
 // New makes a manager; [Manager.Close] ends it, with everything that it holds.
 func New(c Config) (*Manager, error) {
 	if c.Space == nil {
-		return nil, fmt.Errorf("guard manager: a Space is missing: %w", fs.ErrInvalid)
+		return nil, fmt.Errorf("guard manager: a Space is missing: %w", holdfast.ErrInvalid)
 	}
 	info := c.Space.Info().Features
 	for _, f := range []driver.Feature{driver.FeatureSession, driver.FeatureWatch, driver.FeatureTxn} {
@@ -95,7 +97,7 @@ func New(c Config) (*Manager, error) {
 		}
 	}
 	m := &Manager{
-		space: c.Space, gatherer: c.Gatherer, keep: c.KeepStale, reclaims: info[driver.FeatureReclaim],
+		space: c.Space, gatherer: c.Gatherer, keep: c.KeepStale, reclaims: info[driver.FeatureReclaim], forces: info[driver.FeatureForce],
 		interval: cmp.Or(max(c.Interval, 0), DefaultInterval), recheck: c.Recheck,
 		locks: map[string]*resource{}, semaphores: map[string]*resource{}, guards: map[string]*watched{},
 		telling: make(chan struct{}, 1),
@@ -108,32 +110,35 @@ func New(c Config) (*Manager, error) {
 }
 
 // Close ends the guards, with their events, and gives everything back, also what is being
-// acquired: those callers get ErrClosed.
+// acquired, of which the callers get ErrClosed, and what stale holders have left, which
+// takes at most ten seconds. Close it before its Space.
 func (m *Manager) Close() error {
 	m.mu.Lock() // what has begun is waited for
 	m.cancel(errClosed)
 	m.mu.Unlock()
 	m.all.Wait()
 	m.mu.Lock()
-	var list []*holder
+	var list []held
 	for _, r := range m.resources() {
 		for _, h := range r.holders {
-			list = append(list, h)
+			list = append(list, held{r, h})
 		}
 		clear(r.holders)
 	}
 	m.mu.Unlock()
-	return errors.Join(endOf(m.session), endAll(list))
+	return errors.Join(endOf(m.session), m.endAll(list))
 }
 
-// endAll ends some at a time: one after the other many would take too long.
-func endAll(list []*holder) error {
+// endAll gives some back at a time: one after the other many would take too long.
+func (m *Manager) endAll(list []held) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	errs, places := make([]error, len(list)), make(chan struct{}, 32)
 	var all sync.WaitGroup
-	for i, h := range list {
+	for i, one := range list {
 		places <- struct{}{}
 		all.Go(func() {
-			errs[i] = h.end()
+			errs[i] = m.giveBack(ctx, one)
 			<-places
 		})
 	}
@@ -185,7 +190,7 @@ func (m *Manager) EnsureLock(c LockConfig) error {
 // number of slots is refused, and a name that a lock of the manager has.
 func (m *Manager) EnsureSemaphore(c SemaphoreConfig) error {
 	if c.MaxSlots < 1 {
-		return fmt.Errorf("guard manager: the semaphore %q has %d slots: give 1 or more: %w", c.Name, c.MaxSlots, fs.ErrInvalid)
+		return fmt.Errorf("guard manager: the semaphore %q has %d slots: give 1 or more: %w", c.Name, c.MaxSlots, holdfast.ErrInvalid)
 	}
 	return m.ensure(m.semaphores, resource{name: c.Name, slots: c.MaxSlots, threshold: c.StaleThreshold, heartbeat: c.Heartbeat})
 }
@@ -230,9 +235,9 @@ func (m *Manager) clash(r *resource) error {
 func (m *Manager) settle(r *resource) error {
 	switch {
 	case r.name == "":
-		return fmt.Errorf("guard manager: the name is empty: %w", fs.ErrInvalid)
+		return fmt.Errorf("guard manager: the name is empty: %w", holdfast.ErrInvalid)
 	case r.threshold < 0 || r.heartbeat < 0 || r.threshold > 0 && r.heartbeat > r.threshold:
-		return fmt.Errorf("guard manager: %q: a threshold of %s with a heartbeat each %s makes no sense: %w", r.name, r.threshold, r.heartbeat, fs.ErrInvalid)
+		return fmt.Errorf("guard manager: %q: a threshold of %s with a heartbeat each %s makes no sense: %w", r.name, r.threshold, r.heartbeat, holdfast.ErrInvalid)
 	case r.threshold > 0 && !m.reclaims:
 		return fmt.Errorf("guard manager: %q: the backend knows no stale holders: leave the threshold out: %w", r.name, errors.ErrUnsupported)
 	}

@@ -133,6 +133,17 @@ func force(t *testing.T, s *holdfast.Space, name string, now bool) {
 	synctest.Wait() // the manager has heard of it
 }
 
+// forceIfCan is force on a backend that may have none, and whose client may hear of it a moment later.
+func forceIfCan(t *testing.T, s *holdfast.Space, name string, now bool) {
+	var opts []holdfast.ForceOption
+	if now {
+		opts = append(opts, holdfast.ForceNow())
+	}
+	if r := must[holdfast.Resource](t)(s.Inspect(t.Context(), name)); len(r.Holders) > 0 {
+		_, _ = s.ForceRelease(t.Context(), name, r.Holders[0].Token, opts...)
+	}
+}
+
 // A hold that was ended alone, its session going on, is over for the manager, too: the next
 // heartbeat and the next acquire know, and that confirms the end of one that may take its time.
 func TestForced(t *testing.T) {

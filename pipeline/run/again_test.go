@@ -419,3 +419,22 @@ func TestHolds_Refused(t *testing.T) {
 		}
 	})
 }
+
+// A semaphore that has another limit than the definition says is never had with that one: the phase fails, and says both.
+func TestHolds_OtherLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		h, err := s.Semaphore("workers", 3).Acquire(t.Context(), 1)
+		ok(t, err)
+		defer h.Release()
+		p := pipelines(t, run.Config{Space: s, Runner: commands(succeed)})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		workers := pipeline.Want{Kind: "semaphore", Name: "workers", Weight: 1, Limit: 5}
+		last, err := p.Run(ctx, submit(t, p, release(pipeline.NewPhase("deploy", "./deploy").WithHolds(workers))))
+		if ok(t, err); last.Status != pipeline.Failed || !strings.Contains(last.Reason, "has the limit 3, and the phase holds it with 5") {
+			t.Errorf("%+v", last)
+		}
+	})
+}

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/gather"
-	"github.com/holdfast-io/holdfast/limit"
 	"github.com/holdfast-io/holdfast/pipeline"
 )
 
@@ -33,12 +32,7 @@ func (a *active) waits(ctx context.Context, f *pipeline.Effect, o guard.Outcome,
 
 // check waits until the condition passes, and tells what it waits for.
 func (a *active) check(ctx context.Context, f *pipeline.Effect) {
-	events, err := gather.ParsePatterns(phaseOf(a.Definition, f.Phase).WakeOn)
-	if err != nil { // it was checked when the run was submitted
-		a.waits(ctx, f, guard.Error, err.Error())
-		return
-	}
-	r, err := a.p.gatherer.Wait(ctx, f.Condition, gather.WaitOptions{Recheck: a.p.recheck, Events: events, Told: func(r guard.Result) {
+	r, err := a.p.gatherer.Wait(ctx, f.Condition, gather.WaitOptions{Recheck: a.p.recheck, Events: wakesOf(phaseOf(a.Definition, f.Phase)), Told: func(r guard.Result) {
 		if r.Outcome != guard.Passed {
 			a.waits(ctx, f, r.Outcome, reasonOf(r))
 		}
@@ -49,6 +43,16 @@ func (a *active) check(ctx context.Context, f *pipeline.Effect) {
 	case err == nil && r.Outcome == guard.Passed:
 		a.waits(ctx, f, guard.Passed, "")
 	}
+}
+
+// wakesOf are the events that wake a phase. A pattern that is none any more, of a run which an earlier build took, has none.
+func wakesOf(ph *pipeline.Phase) (all []gather.Pattern) {
+	for _, text := range ph.WakeOn {
+		if p, err := gather.ParsePattern(text); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // reasonOf is what stands in the way, one leaf a line. It is never empty: a run that is blocked without a reason
@@ -84,7 +88,7 @@ func (a *active) acquire(ctx context.Context, f *pipeline.Effect) {
 			a.send(ctx, message{task: ctx, event: e, hold: h})
 			return
 		}
-		if ctx.Err() != nil || a.refused(ctx, f, err) {
+		if ctx.Err() != nil || a.refused(ctx, f, a.p.otherLimit(ctx, f.Holds, err)) {
 			return
 		}
 		a.waits(ctx, f, guard.Error, err.Error())
@@ -104,6 +108,22 @@ func (a *active) refused(ctx context.Context, f *pipeline.Effect, err error) boo
 	e.Reason = err.Error()
 	a.send(ctx, message{task: ctx, event: e})
 	return true
+}
+
+// otherLimit is the error of holds of which a semaphore has another limit than the definition says, which is the same as a cost
+// that a limiter never allows; of others it is err.
+func (p *Pipelines) otherLimit(ctx context.Context, holds []pipeline.Want, err error) error {
+	if !errors.Is(err, holdfast.ErrConflict) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, w := range holds {
+		if is, e := p.space.Inspect(ctx, w.Name); e == nil && w.Kind == "semaphore" && is.Kind.String() == w.Kind && is.Limit != w.Limit {
+			return fmt.Errorf("the semaphore %q has the limit %d, and the phase holds it with %d: submit it with the limit %[2]d, or set that of the semaphore to %[3]d: %w", w.Name, is.Limit, w.Limit, fs.ErrInvalid)
+		}
+	}
+	return err
 }
 
 func wantsOf(s *holdfast.Space, list []pipeline.Want) (all []holdfast.Want) {
@@ -128,82 +148,6 @@ func namesOf(list []pipeline.Want) string {
 		names = append(names, fmt.Sprintf("the %s %q", w.Kind, w.Name))
 	}
 	return strings.Join(names, " and ")
-}
-
-// launch takes what the limiters allow, unless it was taken before, and tells that the command
-// may start. What it took is given back if it does not.
-func (a *active) launch(ctx context.Context, f *pipeline.Effect, before func()) {
-	if before != nil {
-		a.send(ctx, message{task: ctx, event: about(pipeline.Launched, f), undo: before})
-		return
-	}
-	for try := 0; ; try++ {
-		taken, refused, err := a.p.reserve(ctx, f.Limits)
-		undo := func() { cancelAll(ctx, taken) }
-		if err == nil && refused == nil {
-			a.send(ctx, message{task: ctx, event: about(pipeline.Launched, f), undo: undo})
-			return
-		}
-		undo()
-		after := time.Duration(0)
-		switch {
-		case ctx.Err() != nil || err != nil && a.refused(ctx, f, err):
-			return
-		case err != nil:
-			a.waits(ctx, f, guard.Error, err.Error())
-		default:
-			after = min(max(refused.after, leastPause), a.p.recheck)
-			a.waits(ctx, f, guard.Failed, refused.reason)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(after):
-		}
-		if err != nil && !pause(ctx, try) {
-			return
-		}
-	}
-}
-
-// leastPause is between two requests to a limiter: each is a write of the backend, and
-// what a limiter of many users promises may be gone when it is asked again.
-const leastPause = 50 * time.Millisecond
-
-// refusal is what a limiter says.
-type refusal struct {
-	after  time.Duration
-	reason string
-}
-
-// reserve takes from every limiter, or tells which one refuses; what one never allows is an [fs.ErrInvalid].
-func (p *Pipelines) reserve(ctx context.Context, limits []pipeline.Limit) (taken []*holdfast.Reservation, refused *refusal, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for _, l := range limits {
-		r, err := p.space.Limiter(l.Limiter, limit.Rate{}).Reserve(ctx, l.Key, l.Cost)
-		if err != nil {
-			return taken, nil, err
-		}
-		if d := r.Decision; !d.Allowed {
-			if d.RetryAfter == limit.Never {
-				return taken, nil, fmt.Errorf("the limiter %q never allows a cost of %d: the most is %d: %w", l.Limiter, l.Cost, d.Limit, fs.ErrInvalid)
-			}
-			text := fmt.Sprintf("the limiter %q allows a cost of %d in %s", l.Limiter, l.Cost, d.RetryAfter.Round(time.Millisecond))
-			return taken, &refusal{d.RetryAfter, text}, nil
-		}
-		taken = append(taken, r)
-	}
-	return taken, nil, nil
-}
-
-// cancelAll gives reservations back; what cannot be given back passes unused.
-func cancelAll(ctx context.Context, taken []*holdfast.Reservation) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	for _, r := range taken {
-		_ = r.Cancel(ctx)
-	}
 }
 
 // command is one that runs.

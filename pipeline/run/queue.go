@@ -45,19 +45,26 @@ func endedKey(name string, n int) string { return fmt.Sprintf("%s%s/ended/%012d"
 
 // loadQueue reads the queue of a pipeline; one that has never had a run is empty.
 func (p *Pipelines) loadQueue(ctx context.Context, name string) (*queue, error) {
-	q := &queue{Next: 1}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	e, err := p.space.KV().Get(ctx, queueKey(name))
-	if errors.Is(err, holdfast.ErrNotFound) {
-		return q, nil
-	}
-	if err == nil {
-		q.rev = e.Modified
-		err = json.Unmarshal(e.Value, q)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, holdfast.ErrNotFound):
+		return readQueue(name, nil)
+	case err != nil:
 		return nil, fmt.Errorf("pipeline: read the queue of %s: %w", name, err)
+	}
+	return readQueue(name, []holdfast.Entry{e})
+}
+
+// readQueue reads the entry of a queue, if there is one.
+func readQueue(name string, entries []holdfast.Entry) (*queue, error) {
+	q := &queue{Next: 1}
+	for _, e := range entries {
+		q.rev = e.Modified
+		if err := json.Unmarshal(e.Value, q); err != nil {
+			return nil, fmt.Errorf("pipeline: read the queue of %s: %w", name, err)
+		}
 	}
 	return q, nil
 }
@@ -380,7 +387,7 @@ func (p *Pipelines) makeRoom(ctx context.Context, name string) error {
 	lost, err := p.noteLost(ctx, name, q, owners)
 	for _, id := range lost[:min(maxLost, len(lost))] {
 		e := p.Cancel(ctx, Ref{name, id}, "no program ran it, and the queue was full")
-		if !errors.Is(e, fs.ErrInvalid) && !errors.Is(e, fs.ErrNotExist) { // else another was faster
+		if !errors.Is(e, fs.ErrInvalid) && !errors.Is(e, fs.ErrNotExist) && !errors.Is(e, errDamaged) { // else another was faster, or nobody can
 			err = errors.Join(err, e)
 		}
 	}

@@ -234,6 +234,27 @@ func TestList(t *testing.T) {
 	}
 }
 
+// A run that another program has damaged hides no other, and is told with its keys; no argument is wrong then.
+func TestList_Damaged(t *testing.T) {
+	c := newClocked(t)
+	ctx, first, bad, last := t.Context(), c.run("p").Ref, c.run("p").Ref, c.run("p").Ref
+	_, err := c.space.KV().Put(ctx, bad.head(), []byte("{garbage"))
+	c.ok(err)
+	var listed []Ref
+	var told error
+	for rep, err := range c.List(ctx, "p") {
+		if told = err; err == nil {
+			listed = append(listed, rep.Ref)
+		}
+	}
+	if !slices.Equal(listed, []Ref{first, last}) || told == nil || !strings.Contains(told.Error(), bad.head()) {
+		t.Errorf("listed %q, then %v", listed, told)
+	}
+	if err := c.Cancel(ctx, bad, "not wanted"); err == nil || errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
 // One that waits for its turn at a queue leaves when its time is over.
 func TestTurn_Ends(t *testing.T) {
 	c := newClocked(t)
@@ -474,5 +495,44 @@ func TestReport_Place(t *testing.T) {
 	q.Passed, q.Runs[0].Replaced = 0, true
 	if first, last := q.turn(d, "3"), q.turn(d, "1"); first != 1 || last != 4 {
 		t.Errorf("the first has place %d, one that was replaced %d", first, last)
+	}
+}
+
+// between is a backend that does something after the first transaction.
+type between struct {
+	driver.Driver
+	then func()
+}
+
+func (b *between) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	reply, err := b.Driver.Txn(ctx, r)
+	if then := b.then; then != nil {
+		b.then = nil
+		then()
+	}
+	return reply, err
+}
+
+// A run that gets its place while it is reported is told as it was before, or as it is after: never as one behind itself.
+func TestReport_AdmittedMeanwhile(t *testing.T) {
+	b := &between{Driver: memhold.New()}
+	s, err := holdfast.New(b)
+	c := &clocked{t: t, s: s}
+	c.ok(err)
+	defer s.Close()
+	c.Pipelines, err = New(Config{Space: s, Runner: none{}})
+	c.ok(err)
+	v := c.run("p")
+	b.then = func() {
+		_, err := c.put(t.Context(), v, pipeline.Event{Kind: pipeline.Admitted}, nil)
+		c.ok(err)
+	}
+	rep, err := c.Report(t.Context(), v.Ref)
+	if c.ok(err); rep.State.Status != pipeline.Queued || rep.Place != 1 || len(rep.Ahead) > 0 || rep.State.Reason != "" {
+		t.Errorf("%+v", rep)
+	}
+	q, err := c.loadQueue(t.Context(), "p")
+	if _, ahead := q.before(v.Definition, v.ID); err != nil || len(ahead) > 0 || q.places() != 1 {
+		t.Errorf("before it are %v, of %d: %v", ahead, q.places(), err)
 	}
 }

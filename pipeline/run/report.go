@@ -33,7 +33,7 @@ type Report struct {
 
 // Report reads a run.
 func (p *Pipelines) Report(ctx context.Context, r Ref) (Report, error) {
-	v, err := p.load(ctx, r)
+	v, also, err := p.loadWith(ctx, r, holdfast.GetOp(queueKey(r.Pipeline))) // else it could have got its place in between
 	if err != nil {
 		return Report{}, err
 	}
@@ -43,7 +43,7 @@ func (p *Pipelines) Report(ctx context.Context, r Ref) (Report, error) {
 	}
 	q := &queue{}
 	if v.State.Status == pipeline.Queued && v.Definition.Places > 0 {
-		if q, err = p.loadQueue(ctx, r.Pipeline); err != nil {
+		if q, err = readQueue(r.Pipeline, also[0].Entries); err != nil {
 			return rep, err
 		}
 		rep.Place, rep.Ahead = q.before(v.Definition, r.ID)
@@ -92,9 +92,9 @@ func (q *queue) why(v *view, next string, lost map[string]bool) string {
 // maxNamed is how many runs a reason names.
 const maxNamed = 8
 
-// before is the place of a run among those that wait, and which runs have a place.
+// before is the place of a run among those that wait, and which others have a place.
 func (q *queue) before(d *pipeline.Definition, id string) (place int, ahead []string) {
-	return q.turn(d, id), q.choose(func(r *queued) bool { return r.Started })
+	return q.turn(d, id), q.choose(func(r *queued) bool { return r.Started && r.ID != id })
 }
 
 // turn is which of those that wait a run is, in the order in which they start if nobody joins or leaves; 0: it is not there.
@@ -112,7 +112,7 @@ func (q *queue) turn(d *pipeline.Definition, id string) int {
 }
 
 // List yields the runs of a pipeline that are kept, in the order of their names, without
-// their definitions and places; an error is the last pair.
+// their definitions and places; an error is the last pair, also that some runs are damaged.
 func (p *Pipelines) List(ctx context.Context, name string) iter.Seq2[Report, error] {
 	return func(yield func(Report, error) bool) {
 		if err := (Ref{name, "1"}).check(); err != nil {
@@ -121,14 +121,16 @@ func (p *Pipelines) List(ctx context.Context, name string) iter.Seq2[Report, err
 		}
 		begin := Ref{name, ""}.head()
 		var page []Report
+		var damage []error
 		for e, err := range p.space.KV().Range(ctx, begin) {
-			rep := Report{Ref: Ref{name, strings.TrimPrefix(e.Key, begin)}}
-			if err == nil {
-				err = rep.read(e.Value)
-			}
 			if err != nil {
 				yield(Report{}, fmt.Errorf("pipeline: list the runs of %s: %w", name, err))
 				return
+			}
+			rep := Report{Ref: Ref{name, strings.TrimPrefix(e.Key, begin)}}
+			if err := rep.read(e.Value); err != nil {
+				damage = append(damage, rep.Ref.damaged(err))
+				continue
 			}
 			if page = append(page, rep); len(page) == listedAtOnce {
 				if !p.yieldPage(ctx, page, yield) {
@@ -137,7 +139,9 @@ func (p *Pipelines) List(ctx context.Context, name string) iter.Seq2[Report, err
 				page = nil
 			}
 		}
-		p.yieldPage(ctx, page, yield)
+		if p.yieldPage(ctx, page, yield) && len(damage) > 0 {
+			yield(Report{}, errors.Join(damage...))
+		}
 	}
 }
 

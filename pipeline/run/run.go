@@ -239,8 +239,12 @@ func passing(err error) bool {
 }
 
 // pause waits before the nth try; false: ctx has ended.
-func pause(ctx context.Context, try int) bool {
-	d := min(50*time.Millisecond<<min(try, 7), 5*time.Second)
+func pause(ctx context.Context, try int) bool { return rest(ctx, backoff(try)) }
+
+func backoff(try int) time.Duration { return min(50*time.Millisecond<<min(try, 7), 5*time.Second) }
+
+// rest waits so long; false: ctx has ended.
+func rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -59,23 +60,44 @@ var errChanged = errors.New("the run has changed meanwhile")
 
 // load reads a run with its definition.
 func (p *Pipelines) load(ctx context.Context, r Ref) (*view, error) {
+	v, _, err := p.loadWith(ctx, r)
+	return v, err
+}
+
+// loadWith reads it at the same revision as other keys, of which it answers with what each has.
+func (p *Pipelines) loadWith(ctx context.Context, r Ref, also ...holdfast.Op) (*view, []holdfast.OpResult, error) {
 	if err := r.check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	v := &view{Ref: r}
-	res, err := p.txn(ctx, holdfast.Txn{Then: []holdfast.Op{holdfast.GetOp(r.head()), holdfast.GetOp(r.definition())}})
+	ops := append([]holdfast.Op{holdfast.GetOp(r.head()), holdfast.GetOp(r.definition())}, also...)
+	res, err := p.txn(ctx, holdfast.Txn{Then: ops})
 	if err != nil {
-		return nil, fmt.Errorf("pipeline: read %s: %w", r, err)
+		return nil, nil, fmt.Errorf("pipeline: read %s: %w", r, err)
 	}
-	if len(res.Results[0].Entries) == 0 || len(res.Results[1].Entries) == 0 {
+	v, err := r.viewOf(res.Results)
+	return v, res.Results[2:], err
+}
+
+// viewOf is the run by its head and its definition.
+func (r Ref) viewOf(results []holdfast.OpResult) (*view, error) {
+	v := &view{Ref: r}
+	if len(results[0].Entries) == 0 || len(results[1].Entries) == 0 {
 		return nil, fmt.Errorf("pipeline: there is no run %s: %w", r, fs.ErrNotExist)
 	}
-	head := &res.Results[0].Entries[0]
+	head := &results[0].Entries[0]
 	v.rev = head.Modified
-	if err := errors.Join(json.Unmarshal(head.Value, &v.record), json.Unmarshal(res.Results[1].Entries[0].Value, &v.plan)); err != nil || v.Definition == nil {
-		return nil, fmt.Errorf("pipeline: the keys of %s are not those of a run: %w", r, errors.Join(err, fs.ErrInvalid))
+	if err := errors.Join(json.Unmarshal(head.Value, &v.record), json.Unmarshal(results[1].Entries[0].Value, &v.plan)); err != nil || v.Definition == nil {
+		return nil, r.damaged(cmp.Or(err, errors.New("it has no definition")))
 	}
 	return v, nil
+}
+
+// errDamaged has no kind: no argument of a call is wrong.
+var errDamaged = errors.New("are not those of a run")
+
+// damaged tells of keys that another program has changed.
+func (r Ref) damaged(err error) error {
+	return fmt.Errorf("pipeline: the keys of %s %w: %w; delete %s, %s and what is below %s to be rid of it", r, errDamaged, err, r.head(), r.definition(), r.log())
 }
 
 // txn is one transaction with a bound on its time.
