@@ -12,8 +12,8 @@ ONLY     ?=
 PKG      := ./...
 PLATFORMS := windows/amd64 darwin/arm64 freebsd/amd64 linux/386
 # Packages without goroutines run without the race detector: nothing to find,
-# and it costs them ten times the time. So do worlds; their code is raced elsewhere.
-PURE     := ./internal/core/... ./crdt/... ./guard ./guard/guardfile/... ./limit/... ./internal/session/... ./internal/watch/... ./internal/deadline/... ./internal/node/storage/... ./internal/node/replica/... ./internal/node/disk/... ./internal/node/admission/... ./internal/sim/... ./internal/world/...
+# and it costs them ten times the time. So do worlds and what measures sizes; their code is raced elsewhere.
+PURE     := ./internal/core/... ./crdt/... ./guard ./guard/guardfile/... ./limit/... ./internal/session/... ./internal/watch/... ./internal/deadline/... ./internal/node/storage/... ./internal/node/replica/... ./internal/node/disk/... ./internal/node/admission/... ./internal/sim/... ./internal/size/... ./internal/world/...
 RACED     = $(filter-out $(shell $(GO) list $(PURE)),$(shell $(GO) list ./...))
 # Checkers that run for a minute collect garbage less often: a third less processor time.
 ROOMY    := GOGC=400 GOMEMLIMIT=3GiB

@@ -17,7 +17,7 @@ type Error = driver.Error
 // library's fs.ErrPermission, fs.ErrExist, errors.ErrUnsupported, context.Canceled
 // and context.DeadlineExceeded.
 const (
-	// ErrHeld: another caller has it; Error.Holders names it.
+	// ErrHeld: another caller has it; Error.Holders names it, and is empty if it is not known.
 	ErrHeld = driver.ErrHeld
 	// ErrLost: the hold or session ended without its holder's doing.
 	ErrLost = driver.ErrLost

@@ -215,7 +215,7 @@ func TestSpace_Close(t *testing.T) {
 	})
 }
 
-// Who waits when the Space closes is told so.
+// A waiter of a Space that closes is told so.
 func TestSpace_Close_EndsWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := open(t)

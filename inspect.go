@@ -89,7 +89,8 @@ func joined(whole, page Resource) Resource {
 }
 
 // List yields all names that begin with prefix and are held or awaited, or kept
-// as semaphores and latches are, in order of name. It reads page by page: what
+// as semaphores and latches are, in order of name. Counters and sequences are among them on mem:, embed:, holdfast:
+// and file:, and on no other backend. It reads page by page: what
 // changes meanwhile may be seen before or after. Of a name with many holders and
 // waiters it may tell only the first, and says so by More: Inspect tells all. An
 // error is the last pair.
@@ -119,7 +120,22 @@ func (s *Space) page(ctx context.Context, r *driver.InspectRequest, err error) (
 	if err := firstError(err, s.r.ready(ctx, "")); err != nil {
 		return driver.InspectReply{}, err
 	}
-	return s.r.d.Inspect(ctx, r)
+	page, err := s.r.d.Inspect(ctx, r)
+	for i := range page.Resources {
+		sayLimit(&page.Resources[i])
+	}
+	return page, err
+}
+
+// sayLimit sets the limit that a lock has by its kind, of which not every engine keeps a number: 1, or 0 for readers
+// without number.
+func sayLimit(res *Resource) {
+	switch res.Kind {
+	case driver.Mutex, driver.Election:
+		res.Limit = 1
+	case driver.RWMutex:
+		res.Limit = 0
+	}
 }
 
 func (s *Space) relativeResource(res Resource) Resource {

@@ -2,13 +2,14 @@ package holdfast_test
 
 import (
 	"go/ast"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// forModule are the methods of a node by which the packages of this module serve it to others, as its
-// package comment says; programs use its Space. It only gets shorter.
+// forModule are the methods of a node by which the packages of this module serve it to others, without a
+// promise of compatibility; programs use its Space. It only gets shorter.
 var forModule = set(`Feed.Place Server.Look Server.LookAt Server.Members Server.Renew Server.Status Server.Submit Server.Watch
 	Stream.Attach Stream.Detach Watch.Next Watch.Place`)
 
@@ -33,6 +34,19 @@ func TestNoInternalTypes(t *testing.T) {
 					return true
 				})
 			}
+		}
+	}
+}
+
+// The comment of package server names the methods that carry no promise.
+func TestForModuleIsTold(t *testing.T) {
+	text, err := os.ReadFile("server/doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range forModule {
+		if !strings.Contains(string(text), "["+name+"]") {
+			t.Errorf("server/doc.go does not say that %s carries no promise of compatibility", name)
 		}
 	}
 }

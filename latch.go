@@ -63,12 +63,18 @@ type Barrier struct {
 	parties int64
 }
 
+// maxParties bounds a barrier: all of its parties pass in one step of the backend.
+const maxParties = 10_000
+
 // Barrier names a barrier; it does no I/O. The first use with a number of
-// parties makes it; 0 means the number that it has.
+// parties, up to 10,000, makes it; 0 means the number that it has.
 func (s *Space) Barrier(name string, parties int64) *Barrier {
 	b := &Barrier{s.lockable(name, nil), parties}
-	if parties < 0 {
+	switch {
+	case parties < 0:
 		b.l.err = firstError(b.l.err, invalid("the number of parties %d is negative", parties))
+	case parties > maxParties:
+		b.l.err = firstError(b.l.err, invalid("a barrier of %d parties is too great: at most %d can pass together", parties, maxParties))
 	}
 	return b
 }

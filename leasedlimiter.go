@@ -29,7 +29,10 @@ import (
 //
 // A program that is killed or stopped has its block no longer than the rate allows: the block
 // of a bucket passes by itself, soon after the time for which it was taken; the block of a
-// window passes with the window.
+// window passes with the window. Of a window of a minute or more a block is at most a sixteenth of Count.
+//
+// After SetRate, Reset or Delete programs use what they have left of their blocks beside what is new, until
+// their next block comes: then they drop those before. Of a bucket that was reset they keep them, as long as they last.
 //
 // Every decision asks the backend where nothing can be used later than it was taken: with a
 // sliding window, with a log, and when a bucket's whole burst is asked for. So does a caller
@@ -62,6 +65,8 @@ const (
 	// blockAgain is after how long the backend is asked again at the latest: others may
 	// have given back.
 	blockAgain = time.Second
+	// longWindow is from when on a window is long: a block of it is small.
+	longWindow = time.Minute
 	// blockLate is for how long the answer to a request is awaited, so that what was taken
 	// for it is not lost.
 	blockLate = time.Minute
@@ -380,7 +385,16 @@ func (l *LeasedLimiter) giveBackSurplus(key string, k *leasedKey, now time.Time)
 
 // size is that of the next block.
 func (k *leasedKey) size(n int64, rate limit.Rate) int64 {
-	return max(n, min(max(k.demand.last, k.demand.sum), rate.Limit()/2))
+	return max(n, min(max(k.demand.last, k.demand.sum), rate.Limit()/blockPart(rate)))
+}
+
+// blockPart is which part of what a rate allows at once a block is at most. What a program that is killed has of a
+// window is lost until that ends: of a long one it is to be little.
+func blockPart(rate limit.Rate) int64 {
+	if window := rate.Algorithm == limit.FixedWindow && rate.Per >= longWindow; window || rate.Algorithm == limit.CalendarWindow {
+		return 16
+	}
+	return 2
 }
 
 // fetch takes a block beside the callers. They wait for it for [patience]; the request goes
@@ -418,6 +432,7 @@ func (l *LeasedLimiter) arrived(key string, f *blockFetch, n int64, b *leasedBlo
 	k := l.key(key, driver.Now())
 	k.fetch = nil
 	if err != nil {
+		k.left(err)
 		return true
 	}
 	l.rate, k.reset = b.Rate, b.got.Add(b.Decision.ResetAfter)
@@ -430,9 +445,25 @@ func (l *LeasedLimiter) arrived(key string, f *blockFetch, n int64, b *leasedBlo
 		f.late = true
 		return false
 	default:
-		k.blocks = append(k.blocks, b)
+		k.blocks = append(slices.DeleteFunc(k.blocks, b.newer), b)
 	}
 	return true
+}
+
+// left drops all blocks if the limiter has another rate, or is no more.
+func (k *leasedKey) left(err error) {
+	if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
+		k.blocks = nil
+	}
+}
+
+// newer: since o was taken the rate was set, the limiter deleted and made anew, or the key of a window reset. The key
+// has begun anew, and what o has left would come on top. Of a bucket a reset is not told, and
+// a block passes soon.
+func (b *leasedBlock) newer(o *leasedBlock) bool {
+	was, is := o.Reservation, b.Reservation
+	window := b.Rate.Algorithm == limit.FixedWindow || b.Rate.Algorithm == limit.CalendarWindow
+	return was.Epoch != is.Epoch || window && was.Given != is.Given
 }
 
 // take asks for a block, and for what there is of it if there is less.

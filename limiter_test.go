@@ -26,6 +26,7 @@ type limitDriver struct {
 	rates map[string]limit.Rate
 	keys  map[string]limit.State
 	asked int
+	epoch uint64 // how often a rate was set, or a limiter forgotten
 	// silent: a request is answered when it is closed; nil: at once.
 	silent chan struct{}
 }
@@ -49,7 +50,12 @@ func (d *limitDriver) Limit(_ context.Context, r *driver.LimitRequest) (driver.L
 	if r.Op != driver.LimitPeek {
 		d.rates[r.Name] = rate
 	}
-	s, reply, _ := limits.Decide(rate, 0, d.keys[r.Key], time.Now().UnixNano(), r)
+	if r.Op == driver.LimitSetRate {
+		d.epoch++
+		clear(d.keys)
+		return driver.LimitReply{}, nil
+	}
+	s, reply, _ := limits.Decide(rate, d.epoch, d.keys[r.Key], time.Now().UnixNano(), r)
 	d.keys[r.Key] = s
 	return reply, nil
 }
@@ -59,6 +65,7 @@ func (d *limitDriver) forget(name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.rates, name)
+	d.epoch++
 	return d.asked
 }
 

@@ -132,7 +132,7 @@ func turns(_ context.Context, dir string) error {
 // killed shows that the kernel frees what a killed process held, and that its
 // late write is refused by its token.
 func killed(ctx context.Context, dir string) error {
-	fmt.Println("A holder is killed; who waits is next, and the dead one's late write is refused")
+	fmt.Println("A holder is killed; the next waiter is granted, and the late write of the killed one is refused")
 	cmd, out, err := start("hang", "ann", dir)
 	if err != nil {
 		return err

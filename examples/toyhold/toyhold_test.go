@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/drivertest"
 	"github.com/holdfast-io/holdfast/examples/toyhold"
+	"github.com/holdfast-io/holdfast/internal/pasted"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,19 +64,36 @@ func TestGuideIsThisCode(t *testing.T) {
 
 // source is all code of the package, its tests too.
 func source(t *testing.T) string {
-	files, err := filepath.Glob("*.go")
-	if err != nil || len(files) == 0 {
+	var all strings.Builder
+	for _, text := range files(t) {
+		all.WriteString(text)
+	}
+	return all.String()
+}
+
+func files(t *testing.T) map[string]string {
+	names, err := filepath.Glob("*.go")
+	if err != nil || len(names) == 0 {
 		t.Fatalf("no source: %v", err)
 	}
-	var all strings.Builder
-	for _, f := range files {
-		text, err := os.ReadFile(f)
+	all := map[string]string{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all.Write(text)
+		all[name] = string(text)
 	}
-	return all.String()
+	return all
+}
+
+// TestOutside: the package builds in a module of its own, as a backend that somebody else adds has to.
+func TestOutside(t *testing.T) {
+	own := files(t)
+	maps.DeleteFunc(own, func(name, _ string) bool { return strings.HasSuffix(name, "_test.go") })
+	if got := pasted.Files(t, "../..", own, "build", "."); got != "" {
+		t.Errorf("outside this module the toy does not build:\n%s", got)
+	}
 }
 
 func Example() {

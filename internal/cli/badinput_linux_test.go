@@ -73,6 +73,7 @@ func TestBadInput_Files(t *testing.T) {
 		{"text that tries to become git options", guards("{branch_exists: --upload-pack=x}"), lint, 1, "bad.yaml:2:3: \"--upload-pack=x\" is no name of a branch"},
 		{"text that tries to become git options", pipe("{name: a, run: [git, merge, '${b}']}"), "pipeline run --param b=--upload-pack=x", 64, "bad.yaml:2:10: the parameter \"b\": \"--upload-pack=x\" begins with -"},
 		{"text that tries to become git options", pipe("{name: a, when: {branch_exists: '${b}'}}"), "pipeline run --param b=a..b", 64, "bad.yaml:4:5: phase \"a\": \"a..b\" is no name of a branch"},
+		{"a verb that no event has", pipe("{name: a, wake_on: ['kv:changed']}"), check, 64, "bad.yaml:4:5: phase \"a\": wake_on: guard: the pattern \"kv:changed\": no event of kv has the verb \"changed\", only put delete"},
 		{"events that there are not", pipe("{name: a, wake_on: ['lck:x:*']}"), check, 64, "bad.yaml:4:5: phase \"a\": wake_on: guard: the pattern \"lck:x:*\": there is no kind \"lck\""},
 		{"times without a unit", pipe("{name: a, wait: '${b}'}"), "pipeline run --param b=soon", 64, "bad.yaml:4:21: wait: \"soon\" is not a duration such as \"90s\" or \"2h\"; ${b} stands there"},
 	} {

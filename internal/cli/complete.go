@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/hostlist"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
 
@@ -152,7 +152,7 @@ func (a *app) isThere() error {
 	if err != nil {
 		return err
 	}
-	u, err := url.Parse(where)
+	u, err := hostlist.Parse(where)
 	if err != nil || u.Scheme != "file" && u.Scheme != "embed" {
 		return err
 	}

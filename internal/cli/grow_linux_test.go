@@ -49,6 +49,7 @@ func TestGrowAndShrink(t *testing.T) {
 	s.judge()
 	t.Logf("proof: 1 to %d to %d nodes, each replaced and restarted: %d operations linearizable, %d failed, the longest took %s, in %s",
 		*grown, len(s.nodes), len(s.history), failed, longest.Round(time.Millisecond), time.Since(began).Round(time.Second))
+	paused(t, longest)
 	if failed > 0 {
 		t.Errorf("%d calls failed", failed)
 	}

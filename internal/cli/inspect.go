@@ -102,6 +102,9 @@ func row(r holdfast.Resource) []string {
 	if len(r.Holders) > 0 {
 		h := r.Holders[0]
 		owner, token, held = dash(plain(h.Owner)), strconv.FormatUint(uint64(h.Token), 10), span(h.Held)
+		if h.Stale {
+			owner += " (stale)"
+		}
 	}
 	if n := r.Holding - 1; n > 0 {
 		owner += fmt.Sprintf(" and %d more", n)
@@ -139,7 +142,11 @@ func claimRows(r holdfast.Resource) [][]string {
 }
 
 func claimRow(place, token string, c holdfast.Claim) []string {
-	return []string{place, dash(plain(c.Owner)), modeOf(c.Mode), strconv.FormatInt(max(c.Weight, 1), 10), token, span(c.Held), span(c.ExpiresIn), dash(shown(c.Value)), dash(shown([]byte(c.Meta)))}
+	expires := span(c.ExpiresIn)
+	if c.Stale {
+		expires = "stale"
+	}
+	return []string{place, dash(plain(c.Owner)), modeOf(c.Mode), strconv.FormatInt(max(c.Weight, 1), 10), token, span(c.Held), expires, dash(shown(c.Value)), dash(shown([]byte(c.Meta)))}
 }
 
 func (a *app) releaseCommand() *cobra.Command {

@@ -49,21 +49,25 @@ func counted(t *testing.T, url string) (stop func() (done, failed int64)) {
 		t.Fatal(err)
 	}
 	var done, failed atomic.Int64
+	longest := time.Duration(0)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
+			began := time.Now()
 			if _, err := space.Counter("load").Add(t.Context(), 1); err != nil {
 				failed.Add(1)
 			} else {
 				done.Add(1)
 			}
+			longest = max(longest, time.Since(began))
 		}
 	}()
 	return func() (int64, int64) {
 		cancel()
 		<-ended
+		paused(t, longest)
 		space.Close()
 		return done.Load(), failed.Load()
 	}
@@ -191,4 +195,22 @@ func TestGroup_LostDisks(t *testing.T) {
 	if got := does(t, "holdfast://"+hosts[2], "counter", "get", "load"); got != fmt.Sprint(done) {
 		t.Errorf("in the new cluster the counter is %s, want %d", got, done)
 	}
+}
+
+// A node with damaged files and --no-replace does not start, and is told what it can do about that, not what its command line has already.
+func TestGroup_DamagedWithoutReplacing(t *testing.T) {
+	dir := t.TempDir()
+	nodes, _, hosts := group(t, dir, 3)
+	runs(t, nodes...)
+	does(t, "holdfast://"+strings.Join(hosts, ","), "counter", "add", "n", "1")
+	_ = nodes[1].signal(syscall.SIGKILL)
+	flip(t, nodes[1].args[2])
+	out, err := program(t, dir, append(nodes[1].args, "--no-replace")...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "damaged") || !strings.Contains(string(out), "--no-replace keeps the node") {
+		t.Errorf("with --no-replace it says %v, %s", err, out)
+	}
+	says := make(lines, 1000)
+	nodes[1].says = says
+	nodes[1].start()
+	says.await(t, "moved aside") // as the hint says
 }

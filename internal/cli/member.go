@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"io/fs"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/hostlist"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/remote"
@@ -31,7 +32,7 @@ func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, e
 	if a.url == "" {
 		a.url = "holdfast://" + defaultListen
 	}
-	u, err := url.Parse(a.url)
+	u, err := hostlist.Parse(a.url)
 	if err != nil {
 		return nil, nil, &failure{code: exitUsage, err: err, hint: "name a server with --url holdfast://host:port"}
 	}
@@ -139,25 +140,32 @@ func unfit(err error) error {
 }
 
 // onNodes runs a call on one node after the other, until one answers. One that may have done
-// it is the last: the next would say that there is nothing to do, as if it was refused. A node
+// it is the last: the next would say that there is nothing to do, as if it was refused. One that
+// denies it is not: it has done nothing, and another may be on this machine, which it obeys. A node
 // has its share of the time that is left to connect, the last one all of it.
 func (a *app) onNodes(ctx context.Context, left func() time.Duration, again func(error) bool, run func(*grpc.ClientConn) error) error {
 	hosts, creds, err := a.nodes()
 	if err != nil {
 		return err
 	}
+	var denied error
 	for i, host := range hosts {
 		within := time.Duration(0)
 		if next := len(hosts) - i; next > 1 {
 			within = left() / time.Duration(next)
 		}
 		err = onNode(ctx, host, creds, within, run)
-		if !errors.Is(err, holdfast.ErrUnavailable) {
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			denied = err
+		case !errors.Is(err, holdfast.ErrUnavailable):
 			return err
-		}
-		if !again(err) {
+		case !again(err):
 			return fmt.Errorf("%w; it may be done all the same: look before you repeat it", err)
 		}
+	}
+	if denied != nil {
+		return denied
 	}
 	return err
 }
@@ -222,7 +230,17 @@ func (a *app) status(ctx context.Context) error {
 	if len(silent) == 0 {
 		return nil
 	}
-	return &failure{code: exitNo, err: errors.New(strings.Join(silent, "; ")), hint: "is it running? start it with holdfast serve"}
+	text := strings.Join(silent, "; ")
+	return &failure{code: exitNo, err: errors.New(text), hint: silentHint(text)}
+}
+
+// silentHint says what to do about nodes that do not answer: one whose certificate is refused, or that
+// refuses that of the caller, runs.
+func silentHint(text string) string {
+	if strings.Contains(text, "authentication handshake failed") || strings.Contains(text, "tls: ") {
+		return "it runs, and the certificates do not fit: see holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key in --url"
+	}
+	return "is it running? start it with holdfast serve"
 }
 
 func (a *app) askNode(ctx context.Context, host string, creds credentials.TransportCredentials) nodeJSON {
@@ -293,6 +311,8 @@ func (n *nodeJSON) check() string {
 	switch {
 	case n.Healing:
 		word += "; heals"
+	case n.HeldMs > 0 && !n.Serving:
+		word += "; grants nothing yet: the leader tells how long"
 	case n.HeldMs > 0:
 		held := time.Duration(n.HeldMs) * time.Millisecond
 		word += fmt.Sprintf("; grants nothing for another %s", held.Round(time.Second))

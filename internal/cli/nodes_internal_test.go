@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strings"
 	"sync"
@@ -174,5 +175,51 @@ func TestStatus_AsksAtOnce(t *testing.T) {
 	second := (&telling{asked: sync.OnceFunc(func() { close(later) })}).start(t)
 	if code, said := runApp(t, t.TempDir(), "--url", "holdfast://"+first+","+second, "--timeout", "10s", "status"); code != 0 {
 		t.Errorf("%d: %s", code, said)
+	}
+}
+
+// Any node of a list may have an IPv6 address; the namespace is beside it.
+func TestNodes_IPv6(t *testing.T) {
+	for url, want := range map[string]string{
+		"holdfast://[::1]:1,[::1]:2/a":      "[::1]:1 [::1]:2",
+		"holdfasts://[::1]:1,127.0.0.1:2/a": "[::1]:1 127.0.0.1:2",
+		"holdfast://127.0.0.1:1,[::1]:2/a":  "127.0.0.1:1 [::1]:2",
+		"holdfast://[::1],[::2]/a":          "[::1]:7420 [::2]:7420",
+	} {
+		a := &app{url: url}
+		if hosts, _, err := a.nodes(); err != nil || strings.Join(hosts, " ") != want || a.namespace() != "a" {
+			t.Errorf("%s: %q, namespace %q, %v", url, hosts, a.namespace(), err)
+		}
+		if err := a.isThere(); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// A node that denies an order has done nothing: another may be on this machine. If none is, that
+// is told, whatever else was wrong.
+func TestOnNodes_Denied(t *testing.T) {
+	gone := bound(t)
+	gone.Close()
+	denied := status.Error(codes.PermissionDenied, "only from the machine of a node")
+	first, second := &operated{err: denied}, &operated{}
+	a := &app{url: "holdfast://" + first.start(t) + "," + second.start(t), timeout: time.Minute}
+	if err := order(t.Context(), a, holdfast.NotDone); err != nil || first.orders != 1 || second.orders != 1 {
+		t.Errorf("the nodes were asked %d and %d times: %v", first.orders, second.orders, err)
+	}
+	second.err = denied
+	a.url += "," + gone.Addr().String()
+	if err := order(t.Context(), a, holdfast.NotDone); !errors.Is(err, fs.ErrPermission) || second.orders != 2 {
+		t.Errorf("by nobody: %v", err)
+	}
+}
+
+// Only the leader has the clock that ends the wait of a restore.
+func TestCheck_Waits(t *testing.T) {
+	for _, serving := range []bool{true, false} {
+		n := nodeJSON{Serving: serving, Frozen: true, HeldMs: 20_000}
+		if got := n.check(); strings.Contains(got, "20s") != serving || strings.Contains(got, "the leader tells") == serving || strings.Contains(got, "frozen") {
+			t.Errorf("leads: %v: %s", serving, got)
+		}
 	}
 }

@@ -103,7 +103,8 @@ func (h *handbook) losesDisk(id, url string) {
 	h.await("A lost disk", func(out string) bool {
 		return strings.Count(out, "votes") == 3 && !strings.Contains(out, "\n"+id+" ")
 	}, "--url", url, "member", "ls")
-	if out, err := program(h.t, h.dir, append([]string{"--url", url}, h.printed("A lost disk", "member replace")...)...).CombinedOutput(); err == nil {
+	replace := h.script("A lost disk")[1]
+	if out, err := program(h.t, h.dir, append([]string{"--url", url}, replace[2:]...)...).CombinedOutput(); err == nil {
 		h.t.Errorf("a number that is gone was replaced: %s", out)
 	}
 }

@@ -348,16 +348,18 @@ func (a *app) pipelineList() *cobra.Command {
 			return err
 		}
 		list, rows := []*statusJSON{}, [][]string{}
+		var failed error // the last
 		for rep, err := range p.List(ctx, args[0]) {
 			if err != nil {
-				return err
+				failed = err
+				break
 			}
 			if st := &rep.State; all || !st.Status.Ended() {
 				list = append(list, reportJSON(&rep))
 				rows = append(rows, []string{rep.Ref.String(), string(st.Status), cmp.Or(st.Phase, "-"), cmp.Or(rep.Runner, "-")})
 			}
 		}
-		return a.print().table(list, []string{"RUN", "STATUS", "PHASE", "RUNNER"}, rows)
+		return cmp.Or(a.print().table(list, []string{"RUN", "STATUS", "PHASE", "RUNNER"}, rows), failed)
 	})
 	return c
 }
@@ -493,7 +495,8 @@ func (a *app) say(ctx context.Context, p *run.Pipelines, r run.Ref, err error) e
 	if err != nil {
 		f := *failureOf(err)
 		if f.code == exitUsage {
-			f.code, f.hint = exitNo, "holdfast pipeline status "+argument(r.String())+" tells where it stands"
+			rep, _ := p.Report(ctx, r)
+			f.code, f.hint = exitNo, hintAfterNo(r, &rep)
 		}
 		return &f
 	}
@@ -502,4 +505,15 @@ func (a *app) say(ctx context.Context, p *run.Pipelines, r run.Ref, err error) e
 		return err
 	}
 	return a.print().value(reportJSON(&rep), "%s: %s", r, rep.State.Status)
+}
+
+// hintAfterNo is what tells more of a run of which something could not be said.
+func hintAfterNo(r run.Ref, rep *run.Report) string {
+	switch s := rep.State.Status; {
+	case s == "" || s.Ended():
+		return "holdfast pipeline status " + argument(r.String()) + " tells where it stands"
+	case rep.Runner == "":
+		return "no program runs it: holdfast pipeline run --resume " + argument(r.String())
+	}
+	return "holdfast pipeline why " + argument(r.String()) + " tells what it waits for"
 }

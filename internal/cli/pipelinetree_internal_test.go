@@ -108,3 +108,17 @@ func TestOutcomeOf_Hint(t *testing.T) {
 		}
 	}
 }
+
+// What cannot be said of a run that has lost its runner is asked once somebody has gone on with it.
+func TestHintAfterNo(t *testing.T) {
+	ref := run.Ref{Pipeline: "ship", ID: "1"}
+	for want, rep := range map[string]run.Report{
+		"no program runs it: holdfast pipeline run --resume ship/1": {State: pipeline.State{Status: pipeline.Running}},
+		"holdfast pipeline why ship/1 tells what it waits for":      {State: pipeline.State{Status: pipeline.Running}, Runner: "ann"},
+		"holdfast pipeline status ship/1 tells where it stands":     {State: pipeline.State{Status: pipeline.Done}},
+	} {
+		if got := hintAfterNo(ref, &rep); got != want {
+			t.Errorf("%s %q: %q", rep.State.Status, rep.Runner, got)
+		}
+	}
+}

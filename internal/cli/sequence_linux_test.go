@@ -344,10 +344,10 @@ func (s *sequence) numbers(status []byte) bool {
 func (s *sequence) step() {
 	i := s.r.IntN(len(s.nodes))
 	all := map[string]func(int){
-		"killed": s.killed, "restarted": s.restarted, "stopped": s.stopped, "asked": s.asked,
+		"killed": s.killed, "restarted": s.restarted, "stopped": s.stopped, "asked": s.asked, "grown and shrunk": s.grownAndShrunk,
 	}
 	if len(s.nodes) > 1 {
-		maps.Copy(all, map[string]func(int){"wiped": s.wiped, "damaged": s.spoilt, "removed and joined": s.joined, "handed over": s.handedOver})
+		maps.Copy(all, map[string]func(int){"wiped": s.wiped, "damaged": s.spoilt, "removed and joined": s.joined, "handed over": s.handedOver, "moved": s.moved, "replaced by hand": s.replacedByHand})
 	}
 	names := slices.Sorted(maps.Keys(all))
 	name := names[s.r.IntN(len(names))]

@@ -80,7 +80,10 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
   holdfast serve --id 1 --peer 10.0.0.1:7421 --listen 10.0.0.1:7420 --public \
       --members 1=10.0.0.1:7421/10.0.0.1:7420,2=10.0.0.2:7421/10.0.0.2:7420,3=10.0.0.3:7421/10.0.0.3:7420 \
       --peer-cert node.pem --peer-key node.key --peer-ca ca.pem`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("id") && s.id == 0 {
+				return usagef("the numbers of nodes begin with 1; without --id it is that of the data, else 1", "--id 0 is no number of a node")
+			}
 			a.outliveReaders()
 			return untilSignal(func(ctx context.Context) error { return a.serve(ctx, &s) })
 		},
@@ -162,7 +165,7 @@ func (a *app) serveOnce(ctx context.Context, s *serving, cfg server.Config, web 
 	node, err := server.New(cfg)
 	if err != nil {
 		ln.Close()
-		return unstarted(err)
+		return s.unstarted(err)
 	}
 	a.greet(ln.Addr().String(), cfg.Dir, web.TLS != nil)
 	saving, stop := context.WithCancel(ctx)
@@ -191,18 +194,26 @@ func reachable(a net.Addr) string {
 }
 
 // unstarted says what to change for a node that could not start.
-func unstarted(err error) error {
+func (s *serving) unstarted(err error) error {
 	if errors.Is(err, fs.ErrInvalid) {
 		return err
 	}
 	hint := "--data names another directory"
 	if errors.Is(err, storage.ErrDamaged) {
-		hint = "a node of a group is let in again with --members and --id; alone: holdfast snapshot restore"
+		hint = s.wayOutOfDamage()
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		hint = "is another node running? --peer names another address"
 	}
 	return &failure{code: exitFailed, err: err, hint: hint}
+}
+
+// wayOutOfDamage says what to do with a node of which a file is damaged.
+func (s *serving) wayOutOfDamage() string {
+	if s.noReplace {
+		return "--no-replace keeps the node from asking its group for a new number: start it without, with --members and --id; or move its files away, start it, and give the order holdfast member replace; alone: holdfast snapshot restore"
+	}
+	return "a node of a group is let in again with --members and --id; alone: holdfast snapshot restore"
 }
 
 // open listens where clients come, and for profiles, before anything is written; it

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/hostlist"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 )
@@ -211,7 +211,7 @@ func (a *app) revokes() error {
 
 // namespace is that of the server's URL.
 func (a *app) namespace() string {
-	u, err := url.Parse(a.url)
+	u, err := hostlist.Parse(a.url)
 	if err != nil {
 		return ""
 	}

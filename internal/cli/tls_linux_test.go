@@ -132,10 +132,30 @@ func TestGroup_TLS(t *testing.T) {
 	if !answersSoon(ctx, hosts[0], stranger, "friend") {
 		t.Error("a client of an authority that was added is not let in")
 	}
+	orders := operatorsOrder(t, hosts, roots, cert, key)
+	until(t, shows, "counter", "add", "before") // there is a leader
 	write(t, clients, read(t, strangers))
 	if answers(hosts[0], client, "former") {
 		t.Error("a client of an authority that was taken away is let in")
 	}
+	if out, err := program(t, dir, append([]string{"--timeout", "2s"}, orders...)...).CombinedOutput(); err == nil {
+		t.Errorf("an order with a certificate by an authority that --tls-client-ca does not hold is taken: %s", out)
+	}
+	write(t, clients, read(t, roots))
+	until(t, orders[1], orders[2:]...)
+	if out := does(t, orders[1], "member", "ls"); strings.Contains(out, "\n2 ") {
+		t.Errorf("after member remove 2 the members are\n%s", out)
+	}
+}
+
+// operatorsOrder is the command of docs/operate.md by which an operator elsewhere shows a node's certificate.
+func operatorsOrder(t *testing.T, hosts []string, ca, cert, key string) []string {
+	h := openHandbook(t)
+	args := h.script("Operators")[0]
+	for text, is := range map[string]string{"web.pem": ca, "node1.pem": cert, "node1.key": key, h.net + "1": hosts[0] + "," + hosts[2], "'": ""} {
+		args[1] = strings.ReplaceAll(args[1], text, is)
+	}
+	return args
 }
 
 // answering is how many nodes count for a client.

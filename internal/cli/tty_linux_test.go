@@ -140,7 +140,7 @@ func TestTerminal_ComesBack(t *testing.T) {
 	m.exits(0)
 }
 
-// Who waits at a terminal is told for whom.
+// A waiter at a terminal is told for whom.
 func TestTerminal_Waiting(t *testing.T) {
 	dir := t.TempDir()
 	m := onTerminal(t, dir, "lock", "--owner", "ann", "x", "--", "sh", "-c", "echo up; read line")

@@ -117,7 +117,7 @@ func unpacked(t *testing.T, name string) string {
 // The directory of a node that a program of an earlier version left when it was killed,
 // and a backup of it, are opened: what was counted, put and held is there.
 func TestUpgrade_Directory(t *testing.T) {
-	for _, was := range []string{"version2", "version3", "version4"} {
+	for _, was := range []string{"version2", "version3", "version4", "version5"} {
 		t.Run(was, func(t *testing.T) { opened(t, was) })
 	}
 }

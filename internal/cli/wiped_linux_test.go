@@ -26,6 +26,7 @@ func TestWiped(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("proof: %d nodes wiped: full strength after p50 %s, p99 %s; %d operations linearizable, %d failed, the longest took %s", len(took),
 		took[len(took)/2].Round(time.Millisecond), took[len(took)*99/100].Round(time.Millisecond), len(s.history), failed, longest.Round(time.Millisecond))
+	paused(t, longest)
 	if failed > 0 {
 		t.Errorf("%d calls failed", failed)
 	}

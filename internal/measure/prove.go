@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ type proof struct {
 }
 
 // proofs lists them. A test reports its figures in log lines that begin with
-// "proof: ".
+// "proof: "; of a fuzz target, which is one line here, the last line of the fuzzer is the
+// figure.
 var proofs = []proof{
 	{"The machine against its naive twin", "./internal/core -run TestTwin|TestRetries|TestSnapshot -core.budget=BUDGET"},
 	{"The machine's containers at every size, and histories of thousands", "./internal/core -run Sizes$|TestTree|TestLargeWorlds -core.models -core.large=3000"},
@@ -39,10 +41,19 @@ var proofs = []proof{
 	{"Redis: a session with much ends", "./redishold -run TestLadenSessionEnds -redishold.laden=50000"},
 	{"NATS: every operation disturbed at every round trip", "./natshold -run KthTrip -natshold.kth=0"},
 	{"NATS: cut links, stopped and killed servers", "./natshold -run TestProof -natshold.trials=200 -parallel 16"},
-	{"Every limiter against a twin that keeps all admissions", "./limit -run TestAgainstTwin -limit.schedules=100000"},
-	{"CRDTs: laws, deltas and a model of all operations", "./crdt -run TestHistories|TestLaws -crdt.histories=10000"},
+	{"Every limiter against a twin that keeps all admissions", "./limit -run AgainstTwin$ -limit.schedules=100000"},
+	{"Blocks of limiters use what the rate allows: files", "./filehold -run TestConformance$/^Limiter$/^Leased$ -drivertest.leased=0.8"},
+	{"Blocks of limiters use what the rate allows: Redis", "./redishold -run TestConformance$/^Limiter$/^Leased$ -drivertest.leased=0.8"},
+	{"Blocks of limiters use what the rate allows: PostgreSQL", "./pghold -run TestConformance$/^Limiter$/^Leased$ -drivertest.leased=0.8"},
+	{"Blocks of limiters use what the rate allows: NATS", "./natshold -run TestConformance$/^Limiter$/^Leased$ -drivertest.leased=0.8"},
+	{"Blocks of limiters use what the rate allows: a node", "./server -run TestConformance$/^Limiter$/^Leased$ -drivertest.leased=0.8"},
+	{"CRDTs: laws, deltas and a model of all operations", "./crdt -run TestHistories|TestLaws|TestBytesOfRetiredActors -crdt.histories=10000"},
 	{"Guards: all trees of four leaves, in all orders", "./guard -run TestTruthTable -guard.whole"},
+	{"Managers of locks and semaphores, played at random on backends", "./guard/manager -run TestProperties_Backends -manager.seeds=200"},
+	{"Files of guards: any text is read or refused", "./guard/guardfile -run - -fuzz ^FuzzParse$ -fuzztime BUDGET"},
+	{"Files of pipelines: any text is read or refused", "./guard/guardfile -run - -fuzz ^FuzzParsePipeline$ -fuzztime BUDGET"},
 	{"Guards resume by events, beside a bare Watch and Acquire", "./guard/gather -run TestResumes -gather.bounds"},
+	{"Blocked pipelines resume by events, beside a bare Watch", "./pipeline/run -run TestResumes -run.resumes=200"},
 	{"What fifty edge nodes admit too much together", "./edge -run TestOverAdmission|TestLongRun -edge.nodes=50"},
 	{"Edge nodes that come, go and miss messages, against a model", "./edge -run TestHistories$|TestKeptHistories -edge.histories=10000"},
 	{"Edge nodes on NATS: many at once, cut off, without a server, killed", "./edge/natslink -run TestNodes|TestCut|TestServerKilled|TestKilledNode -natslink.nodes=100 -natslink.runs=20 -natslink.cut=30s -natslink.outage=10m"},
@@ -51,8 +62,9 @@ var proofs = []proof{
 	{"The links of commands under a lock cut at random moments", "./internal/cli -run TestCuts -cli.cuts=200"},
 	{"Random sequences of operator commands on real processes, under load", "./internal/cli -run TestSequences$ -cli.sequences=200 -cli.steps=4"},
 	{"Three nodes under faults, and clients by Go, gRPC and REST", "./internal/cli -run TestFaults -cli.faults=500 -cli.operations=1000000"},
-	{"From one node to three, to five and back, each replaced, under load", "./internal/cli -run TestGrowAndShrink -cli.grown=5"},
-	{"Nodes of three wiped under load", "./internal/cli -run TestWiped -cli.wipes=100"},
+	{"From one node to three, to five and back, each replaced, under load", "./internal/cli -run TestGrowAndShrink -cli.grown=5 -cli.pause"},
+	{"Nodes of three wiped under load", "./internal/cli -run TestWiped -cli.wipes=100 -cli.pause"},
+	{"Nodes upgraded one after the other under load", "./internal/cli -run TestUpgrade_Rolling -cli.pause"},
 	{"Runners of pipelines killed and stopped at each step and at random moments", "./internal/cli -run TestRunners -cli.every=1 -cli.moments=100"},
 	{"A thousand blocked pipelines", "./pipeline/run -run TestIdle -run.blocked=1000 -run.idle=60s"},
 }
@@ -117,13 +129,21 @@ func withSection(doc, title, text string) string {
 	return before + section
 }
 
-// figures collects the lines that tests report with "proof: ".
+// lastRate is what a fuzzer did in its last moment, which tells nothing of the whole.
+var lastRate = regexp.MustCompile(` \(\d+/sec\)`)
+
+// figures collects the lines that tests report with "proof: ", and the last that a fuzzer
+// does.
 func figures(out string) string {
 	var b strings.Builder
+	fuzzed := ""
 	for line := range strings.Lines(out) {
 		if _, figure, ok := strings.Cut(line, "proof: "); ok {
 			b.WriteString("- " + strings.TrimSpace(figure) + "\n")
 		}
+		if figure, ok := strings.CutPrefix(line, "fuzz: elapsed: "); ok {
+			fuzzed = "- fuzzed for " + lastRate.ReplaceAllString(strings.TrimSpace(figure), "") + "\n"
+		}
 	}
-	return b.String()
+	return b.String() + fuzzed
 }

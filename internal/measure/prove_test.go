@@ -9,10 +9,17 @@ import (
 
 // TestProofsAreThere: every proof names a package of ours that has its tests and flags.
 func TestProofsAreThere(t *testing.T) {
+	suite, err := os.ReadFile("../../drivertest/leased.go") // has a flag of every backend's tests
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, p := range proofs {
 		args := strings.Fields(p.args)
-		source := testsOf(t, args[0])
-		for _, word := range regexp.MustCompile(`Test\w+|Sizes|Kth\w+|[a-z]+\.[a-z]+`).FindAllString(strings.Join(args[1:], " "), -1) {
+		source := testsOf(t, args[0]) + string(suite)
+		for _, word := range regexp.MustCompile(`Test\w+|Fuzz\w+\b|Sizes|Kth\w+|[a-z]+\.[a-z]+`).FindAllString(strings.Join(args[1:], " "), -1) {
+			if strings.HasPrefix(word, "Fuzz") {
+				word = "func " + word + "("
+			}
 			if !strings.Contains(source, word) {
 				t.Errorf("%s: %s has no %s", p.title, args[0], word)
 			}
@@ -77,5 +84,13 @@ func TestWithSection(t *testing.T) {
 		if got := withSection(doc, c.title, "new\n\n"); got != c.want {
 			t.Errorf("%s: %q", c.title, got)
 		}
+	}
+}
+
+// TestFigures: what a section tells are the lines for it, and the last of a fuzzer.
+func TestFigures(t *testing.T) {
+	out := "=== RUN   TestA\n    a_test.go:1: proof: 3 trees\nfuzz: elapsed: 3s, execs: 10 (3/sec)\nfuzz: elapsed: 6s, execs: 25 (4/sec), new interesting: 1 (total: 9)\nPASS\n"
+	if got, want := figures(out), "- 3 trees\n- fuzzed for 6s, execs: 25, new interesting: 1 (total: 9)\n"; got != want {
+		t.Errorf("%q instead of %q", got, want)
 	}
 }

@@ -61,7 +61,7 @@ var suites = []suite{
 		{"ours/seed", 0.05, "encoding its state, to that map as JSON"},
 	}},
 	{pkg: "./edge", bench: "Bytes$", bounds: []bound{
-		{"B/key", 200, "bytes of heap a key of an edge limiter that three nodes use, of 100,000"},
+		{"B/key", 200, "bytes of heap a key of an edge limiter that three nodes use, of 1,000,000"},
 	}},
 	{pkg: "./memhold", bench: "Pair$", bounds: []bound{
 		{"ns/op", 10_000, "acquire and release through the API in memory, in nanoseconds"},
@@ -83,4 +83,19 @@ var suites = []suite{
 	{pkg: "./server", bench: "Recover$", bounds: []bound{
 		{"recover-s", 5, "start of a node that was killed after 1,000,000 commands, in seconds"},
 	}},
+	{pkg: "./internal/size", bench: "Keys$/^one$", bounds: besideKeys("one node with 1,000,000 keys")},
+	{pkg: "./internal/size", bench: "Keys$/^three$", bounds: besideKeys("three nodes with 1,000,000 keys")},
+	{pkg: "./internal/size", bench: "Holds$/^one$", bounds: besideHolds("one node with a session of 1,000,000 holds")},
+	{pkg: "./internal/size", bench: "Holds$/^three$", bounds: besideHolds("three nodes with a session of 1,000,000 holds")},
+	{pkg: "./internal/size", bench: "Limited$/^one$", bounds: limited("one node")},
+	{pkg: "./internal/size", bench: "Limited$/^three$", bounds: limited("three nodes")},
+	{pkg: "./internal/size", bench: "Attach$/^one$", bounds: append(attach("one node"),
+		bound{"relink-s", 10, "one node: its link broken, until that session is kept again, in seconds"})},
+	{pkg: "./internal/size", bench: "Attach$/^three$", bounds: attach("three nodes")},
+	{pkg: "./internal/size", bench: "Herd$/^one$", bounds: herd("one node")},
+	{pkg: "./internal/size", bench: "Herd$/^three$", bounds: herd("three nodes")},
+	{pkg: "./internal/size", bench: "Waits$/^one$", bounds: tooMany("one node")},
+	{pkg: "./internal/size", bench: "Waits$/^three$", bounds: tooMany("three nodes")},
+	{pkg: "./internal/size", bench: "Load$/^one$", bounds: load("one node")},
+	{pkg: "./internal/size", bench: "Load$/^three$", bounds: load("three nodes")},
 }
