@@ -44,7 +44,7 @@ func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, 
 	err = m.free(ctx, r.name, h.before)
 	var hold *holdfast.Hold
 	if err == nil {
-		h.before = nil
+		m.freed(h)
 		hold, err = m.take(ctx, r, h, wait)
 	}
 	m.mu.Lock()
@@ -57,6 +57,13 @@ func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, 
 		h.last = time.Now()
 	}
 	return hold.Token(), nil
+}
+
+// freed notes that nothing is left of the holder before h. Maintenance may be looking at it.
+func (m *Manager) freed(h *holder) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.before = nil
 }
 
 // closed is errClosed if that is why ctx has ended.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,15 +135,17 @@ func TestExport_NoRegularFile(t *testing.T) {
 	s, dir := memhold.Open(), t.TempDir()
 	defer s.Close()
 	m := manage(t, s)
-	ok(t, os.Symlink(os.DevNull, filepath.Join(dir, "null")))
+	socket := must[net.Listener](t)(net.Listen("unix", filepath.Join(dir, "socket"))) // never a device of the machine, which root could replace
+	defer socket.Close()
+	ok(t, os.Symlink(filepath.Join(dir, "socket"), filepath.Join(dir, "link")))
 	ok(t, os.Mkdir(filepath.Join(dir, "empty"), 0o700))
-	for _, name := range []string{"null", "empty"} {
+	for _, name := range []string{"socket", "link", "empty"} {
 		refused(t, m.Export(filepath.Join(dir, name)), fs.ErrInvalid)
 	}
-	if info := must[os.FileInfo](t)(os.Stat(filepath.Join(dir, "null"))); info.Mode().IsRegular() {
-		t.Error("a device was replaced")
+	if info := must[os.FileInfo](t)(os.Stat(filepath.Join(dir, "link"))); info.Mode().IsRegular() {
+		t.Error("a socket was replaced")
 	}
-	if list := must[[]os.DirEntry](t)(os.ReadDir(dir)); len(list) != 2 {
+	if list := must[[]os.DirEntry](t)(os.ReadDir(dir)); len(list) != 3 {
 		t.Errorf("files %v", list)
 	}
 }

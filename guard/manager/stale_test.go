@@ -3,6 +3,7 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,4 +261,27 @@ func TestStale_AcquireFails(t *testing.T) {
 			t.Errorf("stale: %v", found)
 		}
 	})
+}
+
+// Maintenance looks at the holder before one that takes its place, at any time: for the race detector.
+func TestMaintenance_BesideAcquire(t *testing.T) {
+	s := memhold.Open()
+	defer s.Close()
+	m, ctx := manage(t, s), t.Context()
+	ok(t, m.EnsureLock(manager.LockConfig{Name: "main"}))
+	stopped, maintenance := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer maintenance()
+	for range 4 {
+		all.Go(func() {
+			for stopped.Err() == nil {
+				m.Tick(ctx)
+			}
+		})
+	}
+	for range 200 {
+		token := must[holdfast.Token](t)(m.AcquireLock(ctx, "main", "w1", ""))
+		must[time.Duration](t)(s.ForceRelease(ctx, "main", token, holdfast.ForceNow()))
+	}
 }
