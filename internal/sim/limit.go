@@ -34,7 +34,8 @@ func (k *checker) decided(o *op, ok bool) {
 		k.limits[o.name] = d
 	}
 	switch {
-	case ok && k.epochOf(o.call.Result.Revision) != o.epoch: // the session has outlived a restore
+	case ok && k.epochOf(o.call.Result.Revision) != o.epoch: // the session has outlived a restore, and may have been decided before it, too
+		d.unsure++
 	case ok:
 		left := o.call.Result.Limit.Decision.Remaining
 		if !o.call.Result.OK || d.taken[left] {

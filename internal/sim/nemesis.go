@@ -240,10 +240,11 @@ func (c *cluster) spare() int {
 	return spare
 }
 
-// changing: nodes that run, and vote by what the leader or they themselves know, know of different members.
+// changing: a change is not complete, or nodes that run, and vote by what the leader or they themselves know, know of
+// different members. A removal that is asked for leaves fewer nodes to lose, from when it is in the log.
 func (c *cluster) changing(l *node) bool {
 	conf := l.replica.Word().Members.Conf
-	return slices.ContainsFunc(c.nodes, func(n *node) bool {
+	return l.replica.Status().Changing || slices.ContainsFunc(c.nodes, func(n *node) bool {
 		if !n.up || n.asking {
 			return false
 		}

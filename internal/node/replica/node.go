@@ -437,6 +437,8 @@ type Status struct {
 	Held time.Duration
 	// Full: its disk is nearly full, as SetFull told.
 	Full bool
+	// Changing: a change of the members is not complete, or this node leads and has one in its log that it does not know to be decided.
+	Changing bool
 }
 
 // Status tells where the node stands.
@@ -447,7 +449,7 @@ func (n *Node) Status() Status {
 	}
 	term := n.raft.BasicStatus().HardState.GetTerm()
 	return Status{
-		Current: n.leader != 0 && n.term == term, Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(), Full: n.full,
+		Current: n.leader != 0 && n.term == term, Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(), Full: n.full, Changing: n.changing(),
 		ID: n.cfg.ID, Dir: n.cfg.Dir, Leader: n.leader, Term: term, Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),
