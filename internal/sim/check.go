@@ -171,20 +171,13 @@ func (k *checker) resource(e *core.Event) {
 	}
 }
 
-// leave takes a waiter out of the queue. Of several that are alike it takes all, and where the others stand is not
-// judged any more.
+// leave takes a waiter out. Which one of several that are alike is not told: where the others stand is not judged any more.
 func (r *name) leave(w waiter) {
-	alike := 0
-	for _, o := range r.queue {
-		if o == w {
-			alike++
-		}
-	}
-	if alike > 1 {
-		r.unclear = append(r.unclear, w)
-	}
-	if alike > 0 {
-		r.queue = slices.DeleteFunc(r.queue, func(o waiter) bool { return o == w })
+	is := func(o waiter) bool { return o == w }
+	all := len(r.queue) + len(r.unclear)
+	r.queue, r.unclear = slices.DeleteFunc(r.queue, is), slices.DeleteFunc(r.unclear, is)
+	if alike := all - len(r.queue) - len(r.unclear); alike > 0 {
+		r.unclear = append(r.unclear, slices.Repeat([]waiter{w}, alike-1)...)
 	} else if i := slices.IndexFunc(r.queue, func(o waiter) bool { return o.session == w.session }); i >= 0 {
 		r.queue = slices.Delete(r.queue, i, i+1) // an upgrade, which is told with what it has then
 	}
@@ -228,8 +221,13 @@ func (k *checker) grant(r *name, e *core.Event) {
 // fifo: the session that is granted was first in the queue, or none waited. What a session that has ended waits for
 // is dropped when a grant comes to it, which is told later.
 func (k *checker) fifo(r *name, e *core.Event) {
-	r.queue = slices.DeleteFunc(r.queue, func(w waiter) bool { return k.ended[w.session] })
-	if len(r.queue) == 0 || slices.Contains(r.unclear, waiterOf(e)) {
+	over := func(w waiter) bool { return k.ended[w.session] }
+	r.queue, r.unclear = slices.DeleteFunc(r.queue, over), slices.DeleteFunc(r.unclear, over)
+	if i := slices.Index(r.unclear, waiterOf(e)); i >= 0 { // older than one in the queue that is alike
+		r.unclear = slices.Delete(r.unclear, i, i+1)
+		return
+	}
+	if len(r.queue) == 0 {
 		return
 	}
 	if first := r.queue[0].session; first != e.Session {

@@ -73,15 +73,22 @@ func (c *cluster) replace(l *node, id uint64) {
 		}
 		c.res.Ordered++
 		c.nextID = max(c.nextID, binary.LittleEndian.Uint64(a.Data)+1)
-		c.after(c.between(0, 5*second), func() {
-			if n != nil && n.id == id && !n.gone {
-				c.wipe(n)
-			}
-		})
+		c.after(c.between(0, 5*second), func() { c.empty(n, id) })
 	}
 	l.input(func() {
 		l.replica.ChangeMembers(l.now(), caller, replica.Change{Replace: []replica.Endpoint{{ID: id}}})
 	})
+}
+
+// empty takes the disk of the node that had a number, which is not that of another by mistake.
+func (c *cluster) empty(n *node, id uint64) {
+	switch {
+	case n == nil || n.id != id || n.gone:
+	case n.swapped:
+		c.after(second, func() { c.empty(n, id) })
+	default:
+		c.wipe(n)
+	}
 }
 
 // anyChange is a change of one or two nodes, which may be members, removed or
