@@ -10,7 +10,7 @@ import (
 	_ "github.com/holdfast-io/holdfast/memhold"   // mem:
 	_ "github.com/holdfast-io/holdfast/natshold"  // nats:
 	_ "github.com/holdfast-io/holdfast/pghold"    // postgres:, postgresql:
-	_ "github.com/holdfast-io/holdfast/redishold" // redis:, rediss:
+	_ "github.com/holdfast-io/holdfast/redishold" // redis:, rediss:, redlock:
 	_ "github.com/holdfast-io/holdfast/remote"    // holdfast:, holdfasts:
 	_ "github.com/holdfast-io/holdfast/server"    // embed:
 )

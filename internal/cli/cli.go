@@ -2,7 +2,8 @@
 //
 // Commands are thin: each family has a file that turns arguments into calls of
 // package holdfast and what they return into text or JSON. A new family is a
-// method of app that returns a *cobra.Command, and a line in commands.
+// method of app that returns a *cobra.Command, and a line in commands. The status
+// of nodes is in member.go, that of a run in pipeline.go and pipelinetree.go.
 package cli
 
 import (

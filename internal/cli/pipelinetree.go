@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/pipeline/run"
 )
 
-// statusJSON is a run for programs.
+// statusJSON is a run for programs, as holdfast pipeline status tells it; a node is nodeJSON.
 type statusJSON struct {
 	Run      string          `json:"run"`
 	Status   pipeline.Status `json:"status"`

@@ -38,8 +38,9 @@ type Config struct {
 	// the transaction. 0 means 1 MiB.
 	Result int
 	// Sessions, Names and Keys are quotas of each namespace, Holds is one of each
-	// session: how many claims it may have, held or waiting; 0 means none. An upgrade that
-	// waits is one beside the shared claim that it is to replace.
+	// session: how many claims it may have, held or waiting; 0 means no bound. An upgrade that
+	// waits is one beside the shared claim that it is to replace. The keys of one session
+	// have no bound of their own. These and Waiters change with an EntryQuota.
 	Sessions, Names, Keys, Holds int
 	// Idle is how many free names are remembered to make their next use cheap;
 	// 0 means 131,072. It changes no answer.
@@ -97,7 +98,7 @@ func (q *Quota) fieldsOf(version uint8) []*int {
 	return fields[:]
 }
 
-// Quota is what is in force. What has none is at the greatest int.
+// Quota is what is in force. What has no bound is at the greatest int.
 func (m *Machine) Quota() Quota {
 	c := &m.cfg
 	return Quota{Sessions: c.Sessions, Names: c.Names, Keys: c.Keys, Holds: c.Holds, Waiters: c.Waiters, LimitKeys: m.limitKeys}

@@ -15,7 +15,8 @@ type Call struct {
 	// Method is its name in the metrics, /holdfast.v1.Service/Method or REST/ and more.
 	Method string
 	Class  admission.Class
-	// MayWait: it may wait for a hold.
+	// MayWait: it may wait for a hold, on a connection that it shares with other calls.
+	// Those of REST and Connect have a connection each, and leave it false.
 	MayWait bool
 	// Twice: it may happen twice.
 	Twice bool

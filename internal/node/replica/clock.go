@@ -2,7 +2,7 @@ package replica
 
 // clock is the leader's cluster time. It begins at the machine's when the first
 // entry of the leader's own term is applied, and adds elapsed time, sampled
-// every tick. A gap between two samples counts for at most limit: a process that
+// at every input, so at every tick. A gap between two samples counts for at most limit: a process that
 // was stopped, or a machine that slept, expires nothing on waking. Slower is
 // always safe; faster never.
 type clock struct {

@@ -1,5 +1,7 @@
 // Package rest maps the short paths of a node, JSON over HTTP for shells and programs
-// without a library, to the plain calls of package gateway.
+// without a library, to the plain calls of package gateway. The list routes has every
+// path but /v1/watch. A new one is a line there, a function that calls the gateway, the
+// types of its bodies, and its place in class and repeatable.
 package rest
 
 import (
