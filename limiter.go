@@ -13,8 +13,10 @@ import (
 // Limiter lets something happen at most at a rate, over all programs that ask it,
 // for each key by itself: a user, an address, or "" for all together. Every
 // decision is made by the backend and its clock, so that never more is allowed
-// than the rate says. A failed call may have taken what it asked for: [NotDone]
-// tells when it surely did not. Safe for concurrent use.
+// than the algorithm of the rate says (docs/limits.md); a backend without a clock,
+// as nats, goes by those of the machines, and allows what refills in their difference
+// on top. A failed call may have taken what it asked for: [NotDone] tells when it
+// surely did not. Safe for concurrent use.
 type Limiter struct {
 	s    *Space
 	name string

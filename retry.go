@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 )
 
-// again reports that nobody knows whether the backend heard it.
+// again reports that a call has no answer of the backend: it could not be asked, or nobody
+// knows whether it heard the call.
 func again(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -91,15 +91,16 @@ type Config struct {
 	// that nodes which start together do not all send at one moment. A node that has only
 	// heard of changes sends a message of some 40 bytes and its name, which says what its total is.
 	Flush time.Duration
-	// MaxIncoming is about how many messages a second a node is to receive: where
-	// there are many nodes each flushes less often than Flush says. 0: 250, so with 100
-	// nodes every 400 ms; negative: no bound.
+	// MaxIncoming is about how many messages a second each node is to receive if all
+	// have the same: where there are many, this one flushes less often than Flush says.
+	// Nothing that comes is refused for it. 0: 250, so with 100 nodes every 400 ms;
+	// negative: no bound.
 	MaxIncoming int
 	// State is the time between two messages of everything that is known, which
 	// repair what was lost; 0: 10 s.
 	State time.Duration
 	// MaxMessage is the size from which on a message is sent and the next one begun,
-	// in bytes; 0: 48 KiB. Only what is larger by itself, as a set can be, exceeds it by
+	// in bytes; what comes may be larger. 0: 48 KiB. Only what is larger by itself, as a set can be, exceeds it by
 	// more than a key.
 	MaxMessage int
 	// Now is the clock that tells which windows are over and which counts are from a
@@ -481,7 +482,7 @@ func (n *Node) receive(b []byte) {
 	n.apply(&m, told)
 }
 
-// apply merges a message of a sender that has told all that it knew at that time before.
+// apply merges a message; told is when its sender had last told all that it knew, before it.
 func (n *Node) apply(m *message, told time.Time) {
 	v := n.judging(m)
 	for i := range m.counts {

@@ -522,7 +522,8 @@ func (c *client) untilFirst(ctx context.Context, w *waiter) (string, time.Durati
 	}
 }
 
-// retry asks without waiting, on the home link.
+// retry tries once for a waiter that has no connection of its own, on the home link. It
+// repeats nothing that failed, as [client.repeat] does.
 func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 	var state string // the job may write it when we have gone
 	l, err := c.atHome(ctx)

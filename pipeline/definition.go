@@ -88,14 +88,14 @@ type Limit struct {
 // NewPhase makes a phase that runs a command.
 func NewPhase(name string, run ...string) Phase { return Phase{Name: name, Run: run} }
 
-// WithPre is the phase with a condition before it.
+// WithPre is the phase with a condition before it, its When.
 func (p Phase) WithPre(c guard.Condition) Phase {
 	p.When = &c
 	return p
 }
 
-// WithPost is the phase with a condition after it, which has to pass within so long; 0: at
-// some time.
+// WithPost is the phase with a condition after it, its Until, which has to pass within so
+// long; 0: at some time.
 func (p Phase) WithPost(c guard.Condition, within time.Duration) Phase {
 	p.Until, p.Within = &c, within
 	return p

@@ -7,12 +7,12 @@
 // A file has any number of bugs:
 //
 //	=== the deadline is counted from the receipt of the answer
-//	func: session Session.noteAnchor
-//	test: ./session -run TestSchedules
+//	func: internal/session Session.anchor
+//	test: ./internal/session -run TestRandomSchedules
 //	--- old
-//	anchor{sent: a.sent,
+//	d := deadline.Map(sent, n, x, s.cfg.TTL)
 //	--- new
-//	anchor{sent: now,
+//	d := deadline.Map(s.now, n, x, s.cfg.TTL)
 //
 // The function is found in whichever file of the package has it, so that only a
 // change of the function itself touches the list; a method is written
