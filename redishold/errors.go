@@ -77,6 +77,9 @@ func unsent(err error) bool {
 
 // serverSays is the text of an error that the server answered with.
 func serverSays(err error) (text string, ok bool) {
+	if err == nil {
+		return "", false
+	}
 	if re, ok := rueidis.IsRedisErr(err); ok {
 		return re.Error(), true
 	}

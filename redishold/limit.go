@@ -2,8 +2,11 @@ package redishold
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,16 +36,16 @@ func (c *client) Limit(ctx context.Context, r *driver.LimitRequest) (driver.Limi
 		}
 		return driver.LimitReply{Rate: r.Rate}, err
 	}
-	k, reply, err := c.limiter(ctx, r)
+	k, a, err := c.limiter(ctx, r)
 	switch {
 	case err != nil:
 		return driver.LimitReply{}, err
 	case r.Op == driver.LimitReset:
-		return driver.LimitReply{Rate: k.Rate}, c.reset(ctx, k, r, reply)
-	case limits.Takes(k.Rate, r):
-		return taken(k, r, reply)
+		return driver.LimitReply{Rate: k.Rate}, c.reset(ctx, k, r, a)
+	case takes(k, r):
+		return taken(k, r, a)
 	}
-	return c.swapped(ctx, k, r, reply)
+	return c.swapped(ctx, k, r, a)
 }
 
 // leftOver has what was used in an epoch that is over removed, if one script could not.
@@ -56,59 +59,96 @@ func (c *client) leftOver(reply []string) {
 // limiter runs the script for r until client and server agree on the rate. A rate that
 // has to be made is in an epoch of its own, so that nothing of a limiter that was
 // deleted counts for it.
-func (c *client) limiter(ctx context.Context, r *driver.LimitRequest) (limits.Known, []string, error) {
+func (c *client) limiter(ctx context.Context, r *driver.LimitRequest) (limits.Known, limitAnswer, error) {
 	k, fresh := c.rates.Guess(r)
 	for {
-		reply, err := c.askLimiter(ctx, limitArgs(k, fresh.Make(r), r))
+		args := []string{k.Text, limitWhat(k, r)}
+		if text := fresh.Make(r); text != "" {
+			args = append(args, text)
+		}
+		a, err := c.askLimiter(ctx, k, r, args)
 		switch {
 		case err != nil:
-			return k, nil, err
-		case reply[0] == "rate" && limits.Looks(reply[1], r):
-			return limits.Fresh(r), reply, nil
-		case reply[0] == "rate":
-			if k, fresh, err = limits.Agreed(reply[1], r); err != nil {
-				return k, nil, err
+			return k, a, err
+		case a.word == "rate" && limits.Looks(a.found, r):
+			return limits.Fresh(r), a, nil
+		case a.word == "rate":
+			if k, fresh, err = limits.Agreed(a.found, r); err != nil {
+				return k, a, err
 			}
 			continue
-		case reply[0] == "made":
+		case len(args) > 2:
 			k = fresh
 		}
 		c.rates.Note(r.Name, k)
-		return k, reply, nil
+		return k, a, nil
 	}
+}
+
+// limitAnswer is that of the script: a word for what it is, what was found, and the time.
+type limitAnswer struct {
+	word, found string
+	now         int64
 }
 
 // askLimiter runs the script, together with what others of the program ask just now.
-func (c *client) askLimiter(ctx context.Context, args []string) ([]string, error) {
-	_, reply, err := c.rc.quick(ctx, limitScript, c.keys, args)
-	if err != nil {
-		return nil, failure(ctx, err)
+func (c *client) askLimiter(ctx context.Context, k limits.Known, r *driver.LimitRequest, args []string) (limitAnswer, error) {
+	keys := []string{c.key + "L:" + r.Name, c.key + "U:" + r.Name + "\x00" + r.Key, c.key}
+	if takes(k, r) && limits.Lacks(k.Rate) == 0 {
+		keys = keys[:2]
 	}
-	return reply, nil
+	_, reply, err := c.rc.quick(ctx, limitScript, keys, args)
+	if err != nil {
+		return limitAnswer{}, failure(ctx, err)
+	}
+	var time [2]int64
+	word, rest, _ := strings.Cut(reply[0], " ")
+	found, err := cutNumbers(rest, time[:])
+	return limitAnswer{word, found, time[0]*second + time[1]*1000}, err
 }
 
-// limitArgs are those of the script: to take from a bucket, or to read. What is
+// cutNumbers takes numbers from the front of a text.
+func cutNumbers(text string, to []int64) (rest string, err error) {
+	for i := range to {
+		word, rest, _ := strings.Cut(text, " ")
+		if to[i], err = strconv.ParseInt(word, 10, 64); err != nil {
+			return rest, fmt.Errorf("the server's answer has %q where a number belongs", word)
+		}
+		text = rest
+	}
+	return text, nil
+}
+
+// limitWhat is what the script is to do: to take from a bucket, or to read. What is
 // seldom asked for stands at the end, and is left out if it is nothing.
-func limitArgs(k limits.Known, fresh string, r *driver.LimitRequest) []string {
-	if !limits.Takes(k.Rate, r) {
-		return []string{"read", r.Name, r.Key, k.Text, fresh}
+func limitWhat(k limits.Known, r *driver.LimitRequest) string {
+	if !takes(k, r) {
+		return "read"
 	}
-	args := append(make([]string, 0, 20), "take", r.Name, r.Key, k.Text, fresh, strconv.FormatInt(k.Rate.Count, 10), bit(r.Cost > 0))
-	fill := func(n int64) {
-		ns, part := k.Rate.Fill(n)
-		args = append(args, seconds(ns), nanoseconds(ns), strconv.FormatInt(part, 10))
+	lacks, wait, ahead := limits.Lacks(k.Rate), max(r.Wait, 0), max(r.Ahead, 0)
+	p := packed(make([]byte, 0, 14*8)).number(k.Rate.Count).fill(k.Rate, r.Cost).fill(k.Rate, k.Rate.Limit())
+	if lacks != 0 || wait > 0 || ahead > 0 {
+		p = p.fill(k.Rate, lacks).time(int64(wait)).time(int64(ahead))
 	}
-	fill(r.Cost)
-	fill(k.Rate.Limit())
-	lacks := limits.Lacks(k.Rate)
-	if lacks == 0 && r.Wait <= 0 && r.Ahead <= 0 {
-		return args
-	}
-	fill(lacks)
-	for _, d := range []time.Duration{max(r.Wait, 0), max(r.Ahead, 0)} {
-		args = append(args, seconds(int64(d)), nanoseconds(int64(d)))
-	}
-	return args
+	return string(p)
+}
+
+// takes reports that the script decides what r takes.
+func takes(k limits.Known, r *driver.LimitRequest) bool { return r.Cost > 0 && limits.Takes(k.Rate, r) }
+
+// packed are numbers as struct.unpack reads them in a script: exact up to 2^53.
+type packed []byte
+
+func (p packed) number(n int64) packed {
+	return binary.BigEndian.AppendUint64(p, math.Float64bits(float64(n)))
+}
+
+func (p packed) time(ns int64) packed { return p.number(ns / second).number(ns % second) }
+
+// fill is the time that n of a bucket take to refill, and the part of a nanosecond.
+func (p packed) fill(rate limit.Rate, n int64) packed {
+	ns, part := rate.Fill(n)
+	return p.time(ns).number(part)
 }
 
 const second = int64(time.Second)
@@ -116,27 +156,18 @@ const second = int64(time.Second)
 func seconds(ns int64) string     { return strconv.FormatInt(ns/second, 10) }
 func nanoseconds(ns int64) string { return strconv.FormatInt(ns%second, 10) }
 
-// usageFound is what the script has found: the state of the key, its text, and the time.
-type usageFound struct {
-	text  string
-	state limit.State
-	now   int64
-}
-
-func readUsage(reply []string) (u usageFound, err error) {
-	in := reader{rest: reply[1:]}
-	u.text = in.text()
-	u.now = in.int()*second + in.int()*1000
-	if in.err != nil || u.text == "" {
-		return u, in.err
+// state is what the key has used.
+func (a limitAnswer) state() (s limit.State, err error) {
+	if a.found == "" {
+		return s, nil
 	}
-	_, rest, _ := strings.Cut(u.text, " ")
+	_, rest, _ := strings.Cut(a.found, " ")
 	if rest != "" && rest[0] == '{' {
-		return u, json.Unmarshal([]byte(rest), &u.state)
+		return s, json.Unmarshal([]byte(rest), &s)
 	}
-	f := reader{rest: strings.Split(rest, " ")}
-	u.state = limit.State{At: f.int()*second + f.int(), Part: f.int(), Given: f.int()*second + f.int(), Leased: f.int()*second + f.int(), Known: true}
-	return u, f.err
+	var n [7]int64
+	_, err = cutNumbers(rest, n[:])
+	return limit.State{At: n[0]*second + n[1], Part: n[2], Given: n[3]*second + n[4], Leased: n[5]*second + n[6], Known: true}, err
 }
 
 // writeUsage is a state as the script reads it.
@@ -146,67 +177,75 @@ func writeUsage(k limits.Known, s limit.State) string {
 		text, _ := json.Marshal(s) // numbers
 		return epoch + " " + string(text)
 	}
-	return strings.Join([]string{epoch, seconds(s.At), nanoseconds(s.At), strconv.FormatInt(s.Part, 10),
-		seconds(s.Given), nanoseconds(s.Given), seconds(s.Leased), nanoseconds(s.Leased)}, " ")
+	words := []string{epoch, seconds(s.At), nanoseconds(s.At), strconv.FormatInt(s.Part, 10),
+		seconds(s.Given), nanoseconds(s.Given), seconds(s.Leased), nanoseconds(s.Leased)}
+	if s.Given == 0 && s.Leased == 0 {
+		words = append(words, strconv.FormatInt(stays, 10))
+	}
+	return strings.Join(words, " ")
 }
+
+// stays is how many seconds what was used of a bucket outlasts the second in which it is full: the
+// script, which counts on it, need not tell anew when it ends while that second is the same.
+const stays = 2
 
 var errDisagree = errors.New("the server's script and this program decide differently: another version wrote it")
 
 // taken is what the script has decided, spelled out.
-func taken(k limits.Known, r *driver.LimitRequest, reply []string) (driver.LimitReply, error) {
-	u, err := readUsage(reply)
+func taken(k limits.Known, r *driver.LimitRequest, a limitAnswer) (driver.LimitReply, error) {
+	s, err := a.state()
 	if err != nil {
 		return driver.LimitReply{}, err
 	}
 	k.Rate.Name = r.Rate.Name
-	_, answer, _ := limits.Decide(k.Rate, k.Number(), u.state, u.now, r)
-	if len(reply) < 5 || answer.Decision.Allowed != (reply[4] == "1") {
+	_, answer, _ := limits.Decide(k.Rate, k.Number(), s, a.now, r)
+	if answer.Decision.Allowed != (a.word == "yes") {
 		return answer, errDisagree
 	}
 	return answer, nil
 }
 
 // swapped decides by what was read, and again until nobody has changed it meanwhile.
-func (c *client) swapped(ctx context.Context, k limits.Known, r *driver.LimitRequest, reply []string) (driver.LimitReply, error) {
+func (c *client) swapped(ctx context.Context, k limits.Known, r *driver.LimitRequest, a limitAnswer) (driver.LimitReply, error) {
 	rate := k.Rate
 	rate.Name = r.Rate.Name
 	for {
-		u, err := readUsage(reply)
+		old, err := a.state()
 		if err != nil {
 			return driver.LimitReply{}, err
 		}
-		s, answer, keep := limits.ByOneClock(rate, k.Number(), u.state, u.now, r)
+		s, answer, keep := limits.ByOneClock(rate, k.Number(), old, a.now, r)
 		if !keep {
 			return answer, nil
 		}
 		back := bit(r.Op == driver.LimitSettle || r.Op == driver.LimitReturn)
-		reply, err = c.call(ctx, limitScript, "swap", r.Name, r.Key, k.Text, "", u.text, writeUsage(k, s), lasts(rate, s, u.now), back)
+		a, err = c.askLimiter(ctx, k, r, []string{k.Text, "swap", a.found, writeUsage(k, s), lasts(rate, s, a.now), back})
 		switch {
 		case err != nil:
 			return driver.LimitReply{}, err
-		case reply[0] != "again": // "rate": it was changed, and this came before
+		case a.word != "again": // "rate": it was changed, and this came before
 			return answer, nil
 		}
 	}
 }
 
 // reset makes a key as if it had never been used, and tells watches.
-func (c *client) reset(ctx context.Context, k limits.Known, r *driver.LimitRequest, reply []string) error {
+func (c *client) reset(ctx context.Context, k limits.Known, r *driver.LimitRequest, a limitAnswer) error {
 	for {
-		u, err := readUsage(reply)
+		old, err := a.state()
 		if err != nil {
 			return err
 		}
-		text := u.text
-		s, _, keep := limits.ByOneClock(k.Rate, k.Number(), u.state, u.now, r)
+		text := a.found
+		s, _, keep := limits.ByOneClock(k.Rate, k.Number(), old, a.now, r)
 		if keep {
 			text = writeUsage(k, s)
 		}
-		done, err := c.call(ctx, limitSetScript, "reset", r.Name, r.Key, k.Text, u.text, text, lasts(k.Rate, s, u.now))
+		done, err := c.call(ctx, limitSetScript, "reset", r.Name, r.Key, k.Text, a.found, text, lasts(k.Rate, s, a.now))
 		if err != nil || done[0] != "again" {
 			return err
 		}
-		if k, reply, err = c.limiter(ctx, r); err != nil {
+		if k, a, err = c.limiter(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -217,6 +256,9 @@ func lasts(rate limit.Rate, s limit.State, now int64) string {
 	until, ends := limits.Until(rate, s, now)
 	if !ends {
 		return "0"
+	}
+	if limits.Bucket(rate) {
+		until = (until/second + stays) * second
 	}
 	return strconv.FormatInt((until-now)/int64(time.Millisecond)+2, 10)
 }

@@ -5,6 +5,7 @@ package redishold_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -79,5 +80,59 @@ func TestLimitClockSetBack(t *testing.T) {
 		if err := l.WaitN(ctx, "k", 3); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}
+	}
+}
+
+// TestLimitKeysEnd: what a key of a bucket has used stays until two seconds after the second in which it is full,
+// whatever changed it last, also if an earlier program did, and no longer.
+func TestLimitKeysEnd(t *testing.T) {
+	server := services.Redis(t)
+	s, rc := open(t, server.URL()), admin(t, server.URL())
+	l := s.Limiter("l", limit.Rate{Count: 1 << 30, Per: time.Second})
+	ctx := t.Context()
+	ends := func(what string) {
+		t.Helper()
+		left := do(t, rc, "EVAL", `local U = redis.call('KEYS', '*:U:l*')[1]
+			local T, full = redis.call('TIME'), string.match(redis.call('GET', U), '^%x+ (%d+)')
+			return string.format('%.0f', T[1] * 1000 + math.floor(T[2] / 1000) + redis.call('PTTL', U) - full * 1000)`, "0")
+		if ms, err := strconv.Atoi(left); err != nil || ms < 1999 || ms > 12_000 { // what a call takes may be added
+			t.Errorf("%s: it ends %s ms after the second in which it is full", what, left)
+		}
+	}
+	allow := func() {
+		t.Helper()
+		if d, err := l.Allow(ctx, "k"); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	reserve := func(n, actual int64) {
+		t.Helper()
+		r, err := l.Reserve(ctx, "k", n)
+		if err != nil || r.Settle(ctx, actual) != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 50 {
+		allow()
+		ends("Allow")
+		reserve(2, 1)
+		ends("Settle")
+		allow()
+		ends("Allow after Settle")
+		reserve(1, 1<<22)
+		ends("Settle of a debt")
+		reserve(2, 0)
+		ends("Cancel")
+		if err := l.WaitN(ctx, "k", 5); err != nil {
+			t.Fatal(err)
+		}
+		ends("Wait")
+	}
+	for range 10 {
+		do(t, rc, "EVAL", `local U, second = redis.call('KEYS', '*:U:l*')[1], redis.call('TIME')[1]
+			local epoch = string.sub(redis.call('GET', U), 1, 32)
+			return redis.call('SET', U, epoch .. ' ' .. second .. ' 0 0 0 0 0 0', 'PX', 500)`, "0")
+		allow()
+		ends("Allow after an earlier program")
 	}
 }
