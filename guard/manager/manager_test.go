@@ -1,6 +1,7 @@
 package manager_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -187,30 +188,40 @@ func play(t *testing.T, seed uint64, g game) {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	m := must[*manager.Manager](t)(manager.New(manager.Config{Space: g.s}))
 	defer m.Close()
-	ctx := t.Context()
 	ok(t, m.EnsureLock(manager.LockConfig{Name: "x"}))
 	ok(t, m.EnsureSemaphore(manager.SemaphoreConfig{Name: "y", MaxSlots: g.slots}))
 	for range 12 {
-		owner := fmt.Sprint("w", rnd.IntN(3))
-		switch rnd.IntN(9) {
-		case 0, 1:
-			_, _ = m.AcquireLock(ctx, "x", owner, "")
-		case 2:
-			_ = m.ReleaseLock(ctx, "x", owner)
-			_ = m.ReleaseSemaphore(ctx, "y", owner)
-		case 3:
-			_ = m.HeartbeatLock(ctx, "x", owner)
-			_ = m.HeartbeatSemaphore(ctx, "y", owner)
-		case 4, 5:
-			_, _ = m.AcquireSemaphore(ctx, "y", owner, 1+rnd.Int64N(g.slots), "")
-		case 6:
-			_, _ = m.Tick(ctx)
-		case 7:
-			g.sleep(time.Duration(rnd.IntN(70)) * time.Second)
-		case 8:
-			g.force([]string{"x", "y"}[rnd.IntN(2)], rnd.IntN(2) == 0)
-		}
+		g.turn(t, m, rnd)
 		g.look(m)
+	}
+}
+
+// turn does one thing. None of them waits for a holder, so that all return within the bound.
+func (g *game) turn(t *testing.T, m *manager.Manager, rnd *rand.Rand) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	owner := fmt.Sprint("w", rnd.IntN(3))
+	kind := rnd.IntN(9)
+	switch kind {
+	case 0, 1:
+		_, _ = m.AcquireLock(ctx, "x", owner, "")
+	case 2:
+		_ = m.ReleaseLock(ctx, "x", owner)
+		_ = m.ReleaseSemaphore(ctx, "y", owner)
+	case 3:
+		_ = m.HeartbeatLock(ctx, "x", owner)
+		_ = m.HeartbeatSemaphore(ctx, "y", owner)
+	case 4, 5:
+		_, _ = m.AcquireSemaphore(ctx, "y", owner, 1+rnd.Int64N(g.slots), "")
+	case 6:
+		_, _ = m.Tick(ctx)
+	case 7:
+		g.sleep(time.Duration(rnd.IntN(70)) * time.Second)
+	case 8:
+		g.force([]string{"x", "y"}[rnd.IntN(2)], rnd.IntN(2) == 0)
+	}
+	if kind != 7 && ctx.Err() != nil {
+		t.Fatalf("the manager did not answer turn %d of %q within 30 s", kind, owner)
 	}
 }
 
