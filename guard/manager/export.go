@@ -131,11 +131,11 @@ func linked(path string) (string, error) {
 	return file, nil
 }
 
-// Import makes the locks and semaphores of a file known, and takes what its holders had,
-// those of one semaphore in the order of their old tokens: with new tokens, and a full
-// threshold for everybody. What the manager before still has is waited for until ctx ends,
-// for all names at a time. The error names those that did not get back what they had; the
-// others have it. A file that makes no sense changes nothing. After [Manager.Close] it is ErrClosed.
+// Import makes the locks and semaphores of a file known, and takes what its holders had, those
+// of one semaphore in the order of their old tokens: with new tokens, and a full threshold for
+// everybody from when it returns. What the manager before still has is waited for until ctx ends,
+// for all names at a time. The error names those that did not get back what they had; the others
+// have it. A file that makes no sense changes nothing. After [Manager.Close] it is ErrClosed.
 func (m *Manager) Import(ctx context.Context, path string) error {
 	in, err := m.read(path)
 	if err != nil {
@@ -144,10 +144,12 @@ func (m *Manager) Import(ctx context.Context, path string) error {
 	if m.ctx.Err() != nil {
 		return fmt.Errorf("guard manager: import: %w", errClosed)
 	}
+	b := newBeats(ctx)
+	defer b.stop()
 	var each []func() error
 	for i, list := range in.lists() {
 		for _, s := range list {
-			each = append(each, func() error { return m.restore(ctx, m.lists()[i], &s) })
+			each = append(each, func() error { return m.restore(ctx, m.lists()[i], &s, b) })
 		}
 	}
 	return together(each)
@@ -235,14 +237,14 @@ func (s *savedResource) checkHolders() error {
 	return nil
 }
 
-func (m *Manager) restore(ctx context.Context, list map[string]*resource, s *savedResource) error {
+func (m *Manager) restore(ctx context.Context, list map[string]*resource, s *savedResource, b *beats) error {
 	if err := m.ensure(list, s.resource()); err != nil {
 		return err
 	}
 	slices.SortFunc(s.Holders, func(a, b savedHolder) int { return cmp.Compare(a.Token, b.Token) })
 	var errs []error
 	for _, h := range s.Holders {
-		if _, err := m.acquire(ctx, list, s.Name, h.ID, h.Metadata, h.Weight, true); err != nil {
+		if _, err := m.acquire(ctx, list, s.Name, h.ID, h.Metadata, h.Weight, b); err != nil {
 			errs = append(errs, fmt.Errorf("guard manager: %q did not get %q back: %w", h.ID, s.Name, err))
 		}
 	}

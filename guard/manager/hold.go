@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -15,7 +16,7 @@ import (
 // holder that has it already gets the token that it has, and so do equal calls at the same
 // time. A stale holder is reclaimed.
 func (m *Manager) AcquireLock(ctx context.Context, name, holder, metadata string) (holdfast.Token, error) {
-	return m.acquire(ctx, m.locks, name, holder, metadata, 1, false)
+	return m.acquire(ctx, m.locks, name, holder, metadata, 1, nil)
 }
 
 // AcquireSemaphore takes weight slots for a holder, or fails with ErrHeld; it does not
@@ -23,11 +24,12 @@ func (m *Manager) AcquireLock(ctx context.Context, name, holder, metadata string
 // same, else ErrConflict. Of stale holders the oldest are reclaimed, until there is room; the
 // holder's own slots that it has lost are freed in any case.
 func (m *Manager) AcquireSemaphore(ctx context.Context, name, holder string, weight int64, metadata string) (holdfast.Token, error) {
-	return m.acquire(ctx, m.semaphores, name, holder, metadata, weight, false)
+	return m.acquire(ctx, m.semaphores, name, holder, metadata, weight, nil)
 }
 
-func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, owner, metadata string, weight int64, wait bool) (holdfast.Token, error) {
-	h := &holder{name: owner, metadata: metadata, weight: weight, waits: wait, asked: make(chan struct{})}
+// acquire waits for what is held if there are beats, which then keep the holder until they end.
+func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, owner, metadata string, weight int64, b *beats) (holdfast.Token, error) {
+	h := &holder{name: owner, metadata: metadata, weight: weight, waits: b != nil, asked: make(chan struct{})}
 	r, same, err := m.begin(ctx, list, h, name)
 	switch {
 	case err != nil:
@@ -45,7 +47,7 @@ func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, 
 	var hold *holdfast.Hold
 	if err == nil {
 		m.freed(h)
-		hold, err = m.take(ctx, r, h, wait)
+		hold, err = m.take(ctx, r, h, b)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +55,7 @@ func (m *Manager) acquire(ctx context.Context, list map[string]*resource, name, 
 		r.restore(h)
 		return 0, cmp.Or(closed(ctx), err)
 	}
-	if h.hold, h.last = hold, began; wait {
+	if h.hold, h.last = hold, began; b != nil {
 		h.last = time.Now()
 	}
 	return hold.Token(), nil
@@ -146,7 +148,7 @@ func unknown(name string) error {
 }
 
 // take opens the session of (name, holder) and acquires under it.
-func (m *Manager) take(ctx context.Context, r *resource, h *holder, wait bool) (hold *holdfast.Hold, err error) {
+func (m *Manager) take(ctx context.Context, r *resource, h *holder, b *beats) (hold *holdfast.Hold, err error) {
 	opts := []holdfast.SessionOption{holdfast.Owner(h.name), holdfast.Meta(h.metadata)}
 	if r.threshold > 0 {
 		opts = append(opts, holdfast.TTL(r.threshold), holdfast.ManualRenew(), holdfast.ReclaimOnDemand(0))
@@ -158,16 +160,16 @@ func (m *Manager) take(ctx context.Context, r *resource, h *holder, wait bool) (
 	m.mu.Lock()
 	h.session = s
 	m.mu.Unlock()
-	if wait && r.threshold > 0 {
-		defer keep(ctx, s, r.threshold/4)()
+	if b != nil && r.threshold > 0 {
+		b.all.Go(func() { m.keepUntil(b.ctx, h, r.threshold/4) })
 	}
 	under := []holdfast.HoldOption{holdfast.Under(s), holdfast.Owner(h.name), holdfast.Meta(h.metadata)}
 	switch {
-	case r.slots > 0 && wait:
+	case r.slots > 0 && b != nil:
 		hold, err = m.space.Semaphore(r.name, r.slots, under...).Acquire(ctx, h.weight)
 	case r.slots > 0:
 		hold, err = m.space.Semaphore(r.name, r.slots, under...).TryAcquire(ctx, h.weight)
-	case wait:
+	case b != nil:
 		hold, err = m.space.Mutex(r.name, under...).Acquire(ctx)
 	default:
 		hold, err = m.space.Mutex(r.name, under...).TryAcquire(ctx)
@@ -180,26 +182,52 @@ func (m *Manager) take(ctx context.Context, r *resource, h *holder, wait bool) (
 	return hold, nil
 }
 
-// keep sends heartbeats for a holder that waits, until stop; the last one gives it a full
-// threshold.
-func keep(ctx context.Context, s *holdfast.Session, every time.Duration) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(every):
-				_ = s.Keep(ctx) // the wait fails if it could not
-			}
+// beats are the heartbeats of an import: for what waits, and for what others have got meanwhile.
+type beats struct {
+	ctx context.Context
+	end context.CancelFunc
+	all sync.WaitGroup
+}
+
+func newBeats(ctx context.Context) *beats {
+	b := &beats{}
+	b.ctx, b.end = context.WithCancel(ctx)
+	return b
+}
+
+// stop has one last heartbeat sent for each, which gives it a full threshold.
+func (b *beats) stop() {
+	b.end()
+	b.all.Wait()
+}
+
+// keepUntil sends heartbeats for a holder until ctx ends, and one then, or until its session is over.
+func (m *Manager) keepUntil(ctx context.Context, h *holder, every time.Duration) {
+	for ctx.Err() == nil {
+		select {
+		case <-h.session.Done():
+			return
+		case <-ctx.Done():
+		case <-time.After(every):
+			m.beat(ctx, h)
 		}
-	}()
-	return func() {
-		cancel()
-		<-done
-		_ = s.Keep(context.WithoutCancel(ctx))
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), every)
+	defer cancel()
+	m.beat(ctx, h)
+}
+
+// beat gives the session of a holder another threshold. If it cannot, what is held or asked for under it fails.
+func (m *Manager) beat(ctx context.Context, h *holder) {
+	if began := time.Now(); h.session.Keep(ctx) == nil {
+		m.heard(h, began)
+	}
+}
+
+func (m *Manager) heard(h *holder, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.last = at
 }
 
 // deny tells of a refusal where the backend does not.
@@ -290,9 +318,7 @@ func (m *Manager) heartbeat(ctx context.Context, list map[string]*resource, name
 		m.confirm(list, name, h)
 		return fmt.Errorf("guard manager: heartbeat of %q for %q: %w", owner, name, err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h.last = began
+	m.heard(h, began)
 	return nil
 }
 

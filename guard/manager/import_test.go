@@ -3,6 +3,7 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/guard"
 	"github.com/holdfast-io/holdfast/guard/manager"
 	"github.com/holdfast-io/holdfast/internal/backends"
@@ -100,6 +102,63 @@ func TestImport_OneIsHeld(t *testing.T) {
 		}
 		if l, _ := m.GetLock("b"); l.Holder == nil {
 			t.Error("b did not come back")
+		}
+	})
+}
+
+// Everybody has a full threshold when an import is over, also one that had its own long before: the names of others
+// may be waited for much longer than that.
+func TestImport_FullThreshold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := must[*holdfast.Space](t)(holdfast.New(slow{memhold.New()}))
+		defer s.Close()
+		ctx, path := t.Context(), filepath.Join(t.TempDir(), "f.json")
+		ok(t, os.WriteFile(path, []byte(`{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":1}]},{"name":"b","holders":[{"holder":"x","weight":1}]}]}`), 0o644))
+		h := must[*holdfast.Hold](t)(s.Mutex("a").Acquire(ctx))
+		time.AfterFunc(10*time.Minute, func() { _ = h.Release() })
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		ok(t, m.Import(ctx, path))
+		if l, _ := m.GetLock("b"); l.Holder == nil || l.Holder.Stale || time.Since(l.Holder.LastHeartbeat) > time.Second {
+			t.Errorf("after the import b has the holder %+v", l.Holder)
+		}
+		time.Sleep(55 * time.Second)
+		ok(t, m.HeartbeatLock(ctx, "a", "x"))
+		ok(t, m.HeartbeatLock(ctx, "b", "x"))
+	})
+}
+
+// slow is a backend that takes its time to keep a session, as a group of nodes does, which gathers heartbeats.
+type slow struct{ driver.Driver }
+
+func (s slow) KeepSession(ctx context.Context, session *driver.Session, ttl time.Duration) error {
+	time.Sleep(100 * time.Millisecond)
+	return s.Driver.KeepSession(ctx, session, ttl)
+}
+
+// Holders of one semaphore get it back one after the other, and their heartbeats are not waited for one by one.
+func TestImport_ManyHolders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := must[*holdfast.Space](t)(holdfast.New(slow{memhold.New()}))
+		defer s.Close()
+		var holders []string
+		for i := range 1000 {
+			holders = append(holders, fmt.Sprintf(`{"holder":"h%d","weight":1,"token":%d}`, i, i+1))
+		}
+		path := filepath.Join(t.TempDir(), "f.json")
+		ok(t, os.WriteFile(path, fmt.Appendf(nil, `{"version":1,"semaphores":[{"name":"s","max_slots":1000,"holders":[%s]}]}`, strings.Join(holders, ",")), 0o644))
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		began := time.Now()
+		ok(t, m.Import(t.Context(), path))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %s", took)
+		}
+		list, _ := m.GetSemaphore("s")
+		for i, h := range list.Holders {
+			if h.ID != fmt.Sprint("h", i) || h.Stale {
+				t.Fatalf("the holder %d is %+v", i, h)
+			}
 		}
 	})
 }
