@@ -1,13 +1,17 @@
 package gather_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,6 +89,68 @@ func TestSessions_Processes(t *testing.T) {
 	g = gather.New(gather.Config{Sessions: &gather.Sessions{Every: 10 * time.Millisecond}})
 	_, err := g.Wait(t.Context(), &zombie, gather.WaitOptions{Recheck: time.Hour})
 	ok(t, err)
+}
+
+// mainlessArg has this program end its main thread, say so, and go on.
+const mainlessArg = "_mainless"
+
+func init() {
+	if len(os.Args) == 2 && os.Args[1] == mainlessArg {
+		runtime.LockOSThread() // this is the main thread
+		go func() {
+			for stat := ""; !strings.Contains(stat, ") Z "); runtime.Gosched() {
+				b, _ := os.ReadFile("/proc/self/stat")
+				stat = string(b)
+			}
+			fmt.Println("it has ended")
+			<-time.After(time.Minute)
+			os.Exit(1)
+		}()
+		_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+}
+
+// The system says of a process whose main thread has ended what it says of one that has ended, and it goes on.
+func TestSessions_Headless(t *testing.T) {
+	cmd := exec.Command(must[string](t)(os.Executable()), mainlessArg)
+	out := must[io.ReadCloser](t)(cmd.StdoutPipe())
+	ok(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	must[string](t)(bufio.NewReader(out).ReadString('\n'))
+	alive := guard.SessionAlive(fmt.Sprint("pid:", cmd.Process.Pid))
+	g := gather.New(gather.Config{Sessions: &gather.Sessions{Every: 10 * time.Millisecond}})
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Passed: {alive}})
+	ok(t, cmd.Process.Kill())
+	ended := guard.Not(alive)
+	_, err := g.Wait(t.Context(), &ended, gather.WaitOptions{Recheck: time.Hour})
+	ok(t, err)
+}
+
+// thread is the number of one that is not the first of this program, and lasts until the end of the test.
+func thread(t *testing.T) int {
+	ids, end := make(chan int), make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	for {
+		go func() {
+			runtime.LockOSThread() // the next gets another
+			defer runtime.UnlockOSThread()
+			ids <- syscall.Gettid()
+			<-end
+		}()
+		if id := <-ids; id != os.Getpid() {
+			return id
+		}
+	}
+}
+
+// The number of a thread is none of a process, though the system tells of both in the same way.
+func TestSessions_Thread(t *testing.T) {
+	id, dir := thread(t), t.TempDir()
+	ok(t, os.WriteFile(filepath.Join(dir, "web.pid"), []byte(strconv.Itoa(id)), 0o644))
+	outcomes(t, gather.New(gather.Config{Sessions: &gather.Sessions{Dir: dir}}), map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.SessionAlive(fmt.Sprint("pid:", os.Getpid()))},
+		guard.Failed: {guard.SessionAlive(fmt.Sprint("pid:", id)), guard.SessionAlive("pidfile:web.pid")},
+	})
 }
 
 func TestSessions_Tmux(t *testing.T) {

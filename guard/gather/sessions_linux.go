@@ -39,10 +39,22 @@ func processOf(pid int) (p running, err error) {
 	if p.start, err = strconv.ParseUint(fields[19], 10, 64); err != nil {
 		return p, err
 	}
-	p.alive = fields[0] != "Z" && fields[0] != "X"
+	// One with a main thread that has ended is a zombie by its state, and works on if it has others.
+	alone := fields[17] == "1" || fields[17] == "0"
+	if p.alive = fields[0] != "X" && !(fields[0] == "Z" && alone) && !isThread(pid); !p.alive {
+		return p, nil
+	}
 	p.began, err = bootTime()
 	p.began = p.began.Add(time.Duration(p.start/ticks) * time.Second)
 	return p, err
+}
+
+// isThread: it is the number of a thread of a process that has another, of which the kernel tells as of a process.
+func isThread(id int) bool {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	_, rest, found := strings.Cut(string(b), "\nTgid:\t")
+	group, _, _ := strings.Cut(rest, "\n")
+	return found && group != strconv.Itoa(id)
 }
 
 func bootTime() (time.Time, error) {
