@@ -309,10 +309,10 @@ func (t *Twin) reclaimable(c *claim, n *name, atOnce bool) []*claim {
 		return nil
 	}
 	var victims []*claim
-	for _, o := range byToken(t.claims) {
-		if o.s == nil || o.s == c.s || !o.s.reclaimable || !o.holds(n) || atOnce && (o.delay > 0 || o.since+o.minHold > t.now) {
-			continue
-		}
+	stale := slices.DeleteFunc(slices.Clone(t.claims), func(o *claim) bool {
+		return o.s == nil || o.s == c.s || !o.s.reclaimable || !o.holds(n) || atOnce && (o.delay > 0 || o.since+o.minHold > t.now)
+	})
+	for _, o := range byToken(stale) {
 		victims = append(victims, o)
 		rest = slices.DeleteFunc(rest, func(x *claim) bool { return x == o })
 		if t.fitsBeside(c, n, rest) {
