@@ -81,11 +81,6 @@ func answerError(a *replica.Answer) error {
 	return &driver.Error{Kind: driver.ErrClosed, Err: errStopped}
 }
 
-// LookAt is Look with the cluster time.
-func (s *Server) LookAt(ctx context.Context, f func(m *core.Machine, now int64)) error {
-	return s.look(ctx, f)
-}
-
 // Attach binds a session to the stream under a number, unless it is bound to it already, and has
 // told what became of one of its claims, as a push: for callers in this process, which may have
 // the server's own sessions too. On a stream that has ended it does nothing: nobody would

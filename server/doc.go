@@ -14,7 +14,7 @@
 // serves it on a port, where package remote and other clients find it.
 //
 // Some methods are for the packages of this module, which serve a node to others through them,
-// and carry no promise of compatibility: [Server.Look], [Server.LookAt], [Server.Members], [Server.Renew],
+// and carry no promise of compatibility: [Server.Events], [Server.Look], [Server.Members], [Server.Renew],
 // [Server.Status], [Server.Submit], [Server.Watch], [Stream.Attach], [Stream.Detach], [Watch.Next],
 // [Watch.Place] and [Feed.Place]. They take and give types of internal packages, which change
 // with the log and the wire. Programs use the Space, or package remote.

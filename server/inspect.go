@@ -20,7 +20,7 @@ func (s *Server) Inspect(ctx context.Context, namespace string, r *driver.Inspec
 	q := *r
 	for {
 		var bad error
-		err = s.look(ctx, func(m *core.Machine, now int64) { reply, bad = client.InspectMachine(m, now, namespace, &q) })
+		err = s.Look(ctx, func(m *core.Machine, now int64) { reply, bad = client.InspectMachine(m, now, namespace, &q) })
 		if err = cmp.Or(err, bad); err != nil || !q.Prefix || len(reply.Resources) > 0 || reply.Next == "" {
 			return reply, err
 		}
@@ -31,7 +31,7 @@ func (s *Server) Inspect(ctx context.Context, namespace string, r *driver.Inspec
 // SessionInfo tells about a session of a namespace, as of now.
 func (s *Server) SessionInfo(ctx context.Context, namespace string, r *driver.SessionInfoRequest) (info driver.SessionInfo, err error) {
 	var bad error
-	err = s.look(ctx, func(m *core.Machine, now int64) { info, bad = client.SessionOfMachine(m, now, namespace, r) })
+	err = s.Look(ctx, func(m *core.Machine, now int64) { info, bad = client.SessionOfMachine(m, now, namespace, r) })
 	return info, cmp.Or(err, bad)
 }
 

@@ -318,15 +318,10 @@ func (s *Server) Transfer(ctx context.Context, to uint64) error {
 }
 
 // Look runs f on the state of the machine, which then has everything that was
-// answered before Look was called. f must neither block nor keep the machine.
-func (s *Server) Look(ctx context.Context, f func(*core.Machine)) error {
-	return s.look(ctx, func(m *core.Machine, _ int64) { f(m) })
-}
-
-// look also tells f the cluster time. A node that knows no leader, as right after
-// its start, gets the time of an election. f does not run after look has
-// returned.
-func (s *Server) look(ctx context.Context, f func(m *core.Machine, now int64)) error {
+// answered before Look was called, and tells it the cluster time. f must neither block nor keep the machine, and does
+// not run after Look has returned. A node that knows no leader, as right after
+// its start, gets the time of an election.
+func (s *Server) Look(ctx context.Context, f func(m *core.Machine, now int64)) error {
 	for range 10 {
 		ok, err := s.lookOnce(ctx, f)
 		if ok || err != nil {

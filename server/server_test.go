@@ -418,14 +418,14 @@ func TestLookAndWatch(t *testing.T) {
 		t.Errorf("watched %+v, resync %d, %v", events, resync, err)
 	}
 	var got uint64
-	if err := s.Look(within(t), func(m *core.Machine) {
+	if err := s.Look(within(t), func(m *core.Machine, _ int64) {
 		cmd := core.Command{Op: core.OpCount, Name: "cnt", Unsigned: true}
 		got = m.Read("", &cmd).Number
 	}); err != nil || got != 1 {
 		t.Errorf("looked at %d, %v", got, err)
 	}
 	s.Close()
-	if err := s.Look(within(t), func(*core.Machine) {}); err == nil {
+	if err := s.Look(within(t), func(*core.Machine, int64) {}); err == nil {
 		t.Error("a stopped node was looked at")
 	}
 	if _, _, err := w.Next(within(t), nil, 10); err == nil {

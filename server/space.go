@@ -181,7 +181,7 @@ func (e *engine) Left() { e.left() }
 
 // Ping asks the node for a linearizable read of nothing.
 func (e *engine) Ping(ctx context.Context) error {
-	return e.s.Look(ctx, func(*core.Machine) {})
+	return e.s.Look(ctx, func(*core.Machine, int64) {})
 }
 
 // Inspect tells holders and waiters.

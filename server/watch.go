@@ -21,6 +21,13 @@ type Watch struct {
 // Denials have no revision of their own: they are told at this position.
 func (w *Watch) Place() watch.Position { return w.next }
 
+// Events counts what this node has applied since it started, and told its watches.
+func (s *Server) Events() watch.Tally {
+	s.loop.hubMu.Lock()
+	defer s.loop.hubMu.Unlock()
+	return s.loop.hub.Tally()
+}
+
 // Watch begins at revision from; 0: now. first is the first revision that it will
 // see. History that is not kept any more is a [*watch.CompactedError].
 func (s *Server) Watch(f watch.Filter, from uint64) (w *Watch, first uint64, err error) {

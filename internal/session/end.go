@@ -28,7 +28,7 @@ func (s *Session) End(now int64) []Action {
 
 // endNow ends the session for ever.
 func (s *Session) endNow(cause Cause, code core.Code, text string) {
-	s.life = dying
+	s.life = untold
 	s.do(Action{Kind: SessionOver, Cause: cause, Code: code, Text: text})
 	silent := !s.spoke || !s.opened && s.unsure == 0 || s.outlasted(cause) // or there is nothing to end
 	s.dropCalls()

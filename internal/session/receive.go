@@ -96,7 +96,7 @@ func (s *Session) replied(body []byte) {
 	}
 	a := s.answered(r.Attempt)
 	switch {
-	case s.life == dying && a.ends:
+	case s.life == untold && a.ends:
 		s.finishEnding()
 	case s.life != alive:
 	case r.Deadline == 0:

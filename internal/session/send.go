@@ -22,7 +22,7 @@ func (s *Session) Tick(now int64) []Action {
 }
 
 func (s *Session) tick() {
-	if s.life == dying && s.now >= s.ending.giveUp {
+	if s.life == untold && s.now >= s.ending.giveUp {
 		s.finishEnding()
 	}
 	if s.link.state == down || s.life == gone {
@@ -65,7 +65,7 @@ func (s *Session) Wake() int64 {
 	switch {
 	case s.life == alive:
 		at = s.ends()
-	case s.life == dying:
+	case s.life == untold:
 		at = s.ending.giveUp
 	}
 	if s.link.state == down || s.life == gone {
@@ -103,7 +103,7 @@ func (s *Session) due() bool {
 	switch {
 	case s.link.attach:
 		return true
-	case s.life == dying:
+	case s.life == untold:
 		return !s.ending.sent
 	default:
 		return s.wantsOpen() || s.wantsProbe() || s.wantsSend()
@@ -147,7 +147,7 @@ func (s *Session) outstanding() {
 }
 
 func (s *Session) flushCommands() {
-	if s.life == dying {
+	if s.life == untold {
 		s.flushEnd()
 		return
 	}

@@ -40,8 +40,8 @@ type Config struct {
 type life uint8
 
 const (
-	alive life = iota
-	dying      // dead for the client; the server has yet to be told
+	alive  life = iota
+	untold      // dead for the client; the server has yet to be told
 	gone
 )
 

@@ -49,7 +49,7 @@ func linearizable(t *testing.T, seed uint64, history []sim.HistoryOp) {
 		ops = append(ops, porcupine.Operation{ClientId: h.Client, Input: h, Call: h.Call, Output: h, Return: h.Return})
 	}
 	if porcupine.CheckOperationsTimeout(counter, ops, time.Minute) != porcupine.Ok {
-		t.Errorf("seed %d: the counters' history of %d operations is not linearizable\nreplay with: go test ./sim -run TestSeeds -sim.seed=%d", seed, len(ops), seed)
+		t.Errorf("seed %d: the counters' history of %d operations is not linearizable\nreplay with: go test ./internal/sim -run TestSeeds -sim.seed=%d", seed, len(ops), seed)
 	}
 }
 

@@ -31,6 +31,7 @@ type Hub struct {
 	revision uint64
 	ordinal  uint32 // of the next event at that revision
 	woken    []*Watcher
+	tally    Tally
 }
 
 // NewHub returns a hub that keeps history events (0: [DefaultHistory]) of a
@@ -119,6 +120,7 @@ func (h *Hub) Publish(events []core.Event, revision uint64) []*Watcher {
 	h.ring.entry = h.ring.head
 	for i := range events {
 		e := &events[i]
+		h.tally[e.Kind][e.Verb]++
 		pos := h.ring.add(*e)
 		h.tree.visit(e.Name, func(w *Watcher) { h.offer(w, e, pos) })
 	}

@@ -39,7 +39,7 @@ func (w *World) judge() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := l.srv.Look(ctx, func(m *core.Machine) {
+	err := l.srv.Look(ctx, func(m *core.Machine, _ int64) {
 		w.tally.judge(func(name string) int64 {
 			return int64(m.Read("default", &core.Command{Op: core.OpCount, Count: core.CountLoad, Name: name}).Number)
 		})

@@ -194,7 +194,7 @@ func (w *World) pause(rng *rand.Rand, n *node) {
 		w.net.cut(w.ip(i), n.ip, d)
 	}
 	w.ending.Go(func() {
-		_ = l.srv.Look(context.Background(), func(*core.Machine) { time.Sleep(d) }) // it fails where nobody leads
+		_ = l.srv.Look(context.Background(), func(*core.Machine, int64) { time.Sleep(d) }) // it fails where nobody leads
 	})
 }
 

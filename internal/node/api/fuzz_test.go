@@ -179,7 +179,7 @@ func FuzzStream(f *testing.F) {
 		if err := st.Send(data); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.node.Look(t.Context(), func(*core.Machine) {}); err != nil {
+		if err := s.node.Look(t.Context(), func(*core.Machine, int64) {}); err != nil {
 			t.Fatalf("%x: the node does not serve any more: %v", data, err)
 		}
 		st.Close()

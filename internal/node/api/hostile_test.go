@@ -190,7 +190,7 @@ func fill(m protoreflect.Message) {
 // dump is all that anybody can see of the state, but for the time.
 func (r *rig) dump() (names string, sessions int) {
 	r.t.Helper()
-	err := r.node.Look(r.t.Context(), func(m *core.Machine) {
+	err := r.node.Look(r.t.Context(), func(m *core.Machine, _ int64) {
 		for _, ns := range []string{"default", "other", "holdfast.registers.default"} {
 			list, _ := m.List(ns, "", "", 1<<20)
 			for i := range list {

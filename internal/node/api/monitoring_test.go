@@ -109,6 +109,25 @@ func TestMonitoringDocument_Metrics(t *testing.T) {
 	}
 }
 
+// A node counts the events of the group, and the ends of holds and sessions without their holder from 0 on.
+func TestMetrics_Events(t *testing.T) {
+	r := serve(t)
+	counts := func(want string) {
+		t.Helper()
+		if _, text := r.get("http://" + r.addr + "/metrics"); !strings.Contains(text, "\nholdfast_events_total{"+want+"\n") {
+			t.Errorf("%s is not among\n%s", want, text)
+		}
+	}
+	counts(`kind="session",verb="expired"} 0`)
+	counts(`kind="lock",verb="revoked"} 0`)
+	for _, name := range []string{"x", "y"} {
+		r.want(200, "POST", "/v1/locks/"+name+":acquire", "")
+	}
+	r.want(409, "POST", "/v1/locks/x:acquire", `{"timeout_ms":0}`)
+	counts(`kind="lock",verb="acquired"} 2`)
+	counts(`kind="lock",verb="denied"} 1`)
+}
+
 // families are type and labels of what /metrics tells, by name.
 func families(text string) map[string]string {
 	found := map[string]string{}

@@ -211,7 +211,7 @@ func TestRelay_PassesOnNothingDone(t *testing.T) {
 			name += "+"
 		}
 		var n uint64
-		if err := p.nodes[p.leader()].Look(p.ctx, func(m *core.Machine) { i, _ := m.Inspect("default", name); n = i.Number }); err != nil || n != 1 {
+		if err := p.nodes[p.leader()].Look(p.ctx, func(m *core.Machine, _ int64) { i, _ := m.Inspect("default", name); n = i.Number }); err != nil || n != 1 {
 			t.Errorf("done %t: counted to %d, %v", done, n, err)
 		}
 	}

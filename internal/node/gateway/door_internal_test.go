@@ -49,7 +49,7 @@ func TestDrainedWaitsAreNotDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiting := func() (n int) {
-		if err := g.s.Look(t.Context(), func(m *core.Machine) { i, _ := m.Inspect("default", "x"); n = len(i.Waiters) }); err != nil {
+		if err := g.s.Look(t.Context(), func(m *core.Machine, _ int64) { i, _ := m.Inspect("default", "x"); n = len(i.Waiters) }); err != nil {
 			t.Fatal(err)
 		}
 		return n

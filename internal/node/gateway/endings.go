@@ -91,7 +91,7 @@ func (l *waitTable) sessionEnded(id core.SessionID, revision uint64) {
 func (l *waitTable) lookForEnded(ctx context.Context, ns string) {
 	ids, ended := l.waitingIn(ns), []core.SessionID{}
 	var revision uint64
-	err := l.s.Look(ctx, func(m *core.Machine) {
+	err := l.s.Look(ctx, func(m *core.Machine, _ int64) {
 		revision = m.Revision() + 1
 		ended = slices.DeleteFunc(ids, func(id core.SessionID) bool {
 			_, lives := m.TTL(id)

@@ -221,7 +221,7 @@ func (g *Gateway) tenured(ctx context.Context, f func(ctx context.Context) error
 
 // look reads the machine.
 func (g *Gateway) look(ctx context.Context, f func(m *core.Machine, now int64)) error {
-	return g.s.LookAt(ctx, f)
+	return g.s.Look(ctx, f)
 }
 
 // read answers a command that changes nothing.

@@ -42,7 +42,7 @@ func TestGrant_CallerHasGone(t *testing.T) {
 			t.Errorf("%s: the caller that has gone gets %+v, %v", name, h, err)
 		}
 		g.work.wait(ctx)
-		if err := g.s.Look(t.Context(), func(m *core.Machine) {
+		if err := g.s.Look(t.Context(), func(m *core.Machine, _ int64) {
 			if i, _ := m.Inspect("default", "x"); len(i.Holders) > 0 {
 				t.Errorf("%s: the grant is kept", name)
 			}

@@ -102,6 +102,6 @@ func (s Inspector) session(ctx context.Context, r *pb.GetSessionRequest) (driver
 // Ping answers when the node can serve.
 func (s Inspector) Ping(ctx context.Context, _ *pb.PingRequest) (*pb.PingResponse, error) {
 	out := &pb.PingResponse{}
-	err := s.s.Look(ctx, func(m *core.Machine) { out.Revision, out.Ordinal = m.Revision(), m.Ordinal() })
+	err := s.s.Look(ctx, func(m *core.Machine, _ int64) { out.Revision, out.Ordinal = m.Revision(), m.Ordinal() })
 	return whole(out, err)
 }

@@ -17,7 +17,7 @@ import (
 // queue is what a gateway's node knows of "x".
 func queue(t *testing.T, g *Gateway) (i core.ResourceInfo) {
 	t.Helper()
-	if err := g.s.Look(t.Context(), func(m *core.Machine) { i, _ = m.Inspect("default", "x") }); err != nil {
+	if err := g.s.Look(t.Context(), func(m *core.Machine, _ int64) { i, _ = m.Inspect("default", "x") }); err != nil {
 		t.Fatal(err)
 	}
 	return i

@@ -192,7 +192,7 @@ func (w *lockWatches) fromNow(own context.Context, r *pb.LockWatchRequest) error
 	if r.StartRevision != 0 {
 		return nil
 	}
-	return w.g.s.Look(own, func(*core.Machine) {})
+	return w.g.s.Look(own, func(*core.Machine, int64) {})
 }
 
 // ended tells that a watch is over: as its caller asked, or since it could not begin.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/server"
 )
 
@@ -33,7 +34,7 @@ func newMeter(s *server.Server) *meter {
 			Name: "holdfast_waiting_calls", Help: "Plain calls that wait for a hold.",
 		}),
 	}
-	m.registry.MustRegister(m.calls, m.seconds, m.waiting, nodeGauges{s})
+	m.registry.MustRegister(m.calls, m.seconds, m.waiting, nodeGauges{s}, eventCounts{s})
 	return m
 }
 
@@ -85,6 +86,36 @@ func (n nodeGauges) Collect(c chan<- prometheus.Metric) {
 	} {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
+}
+
+// eventCounts tell what happened in the group, as this node has applied it.
+type eventCounts struct{ s *server.Server }
+
+var descEvents = prometheus.NewDesc("holdfast_events_total", "Events that this node has applied since it started, by kind and verb.", []string{"kind", "verb"}, nil)
+
+// Describe is of prometheus.Collector.
+func (eventCounts) Describe(c chan<- *prometheus.Desc) { c <- descEvents }
+
+// Collect is of prometheus.Collector.
+func (n eventCounts) Collect(c chan<- prometheus.Metric) {
+	for kind, verbs := range n.s.Events() {
+		for verb, count := range verbs {
+			k, v := core.EventKind(kind), core.Verb(verb)
+			if count > 0 || ends(k, v) {
+				c <- prometheus.MustNewConstMetric(descEvents, prometheus.CounterValue, float64(count), k.String(), v.String())
+			}
+		}
+	}
+}
+
+// ends: the event tells of holds or sessions that ended without their holder. These are counted from 0 on, so
+// that the first one is seen as a change.
+func ends(k core.EventKind, v core.Verb) bool {
+	switch k {
+	case core.EventLock, core.EventRWLock, core.EventSemaphore, core.EventElection:
+		return v == core.VerbExpired || v == core.VerbReclaimed || v == core.VerbRevoked
+	}
+	return k == core.EventSession && v == core.VerbExpired
 }
 
 // oneIf is a truth as a gauge.

@@ -183,7 +183,7 @@ func TestDrain_MoreThanTheQueueTakes(t *testing.T) {
 		eventually(t, "a call waits", func() bool { return len(queue(t, g).Waiters) == i+1 })
 	}
 	drained, release := make(chan struct{}), make(chan struct{})
-	go func() { _ = g.s.Look(t.Context(), func(*core.Machine) { <-release }) }() // so that all come at once
+	go func() { _ = g.s.Look(t.Context(), func(*core.Machine, int64) { <-release }) }() // so that all come at once
 	go func() {
 		g.Drain(t.Context())
 		close(drained)

@@ -12,7 +12,7 @@ import (
 // everything that was answered before, which only the leader knows.
 func (g *Gateway) Follow(ctx context.Context, r *pb.WatchRequest, send func(*pb.WatchResponse) error) error {
 	if r.GetFromRevision() == 0 {
-		if err := g.s.Look(ctx, func(*core.Machine) {}); err != nil {
+		if err := g.s.Look(ctx, func(*core.Machine, int64) {}); err != nil {
 			return err
 		}
 	}
