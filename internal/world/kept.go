@@ -64,7 +64,7 @@ func (s *keeper) call(command, name string, limit time.Duration, f func(ctx cont
 }
 
 func (s *keeper) open(ttl time.Duration) bool {
-	r := &pb.OpenRequest{TtlMs: ttl.Milliseconds(), Owner: s.party.String(), Policy: pb.ReclaimPolicy_RECLAIM_POLICY_NEVER}
+	r := &pb.OpenRequest{TtlMs: ttl.Milliseconds(), Owner: s.party.owner(), Policy: pb.ReclaimPolicy_RECLAIM_POLICY_NEVER}
 	if s.chance(0.7) {
 		r.Policy, r.GraceMs = pb.ReclaimPolicy_RECLAIM_POLICY_ON_NEXT_ACQUIRE, s.between(0, 2*time.Second).Milliseconds()
 	}

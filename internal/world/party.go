@@ -94,10 +94,10 @@ func (w *World) party(i uint64) *party {
 	return p
 }
 
-// owner is the name of one of the parties that use the Go API.
-func (w *World) owner(i int) string { return fmt.Sprint("go-", 3*i) }
-
 func (p *party) String() string { return fmt.Sprintf("client %d (%s)", p.id, p.protocol()) }
+
+// owner is what the party says of itself to others.
+func (p *party) owner() string { return fmt.Sprint("client-", p.id) }
 
 // node is the address of some node.
 func (p *party) node() string { return p.w.nodes[p.rng.IntN(len(p.w.nodes))].client() }
@@ -119,7 +119,7 @@ func newGopher(p *party) *gopher {
 		cfg.Endpoints = append(cfg.Endpoints, n.client())
 	}
 	host.Put(&cfg, &host.Host{Dial: p.m.dial})
-	s, err := remote.Open(cfg, holdfast.TTL(p.ttl()), holdfast.Owner(fmt.Sprint("go-", p.id)))
+	s, err := remote.Open(cfg, holdfast.TTL(p.ttl()), holdfast.Owner(p.owner()))
 	if err != nil {
 		panic(err) // nothing was asked of anybody yet
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func (x *plain) terms(w want) *pb.Terms {
-	t := &pb.Terms{LeaseId: w.lease, Owner: x.p.String()}
+	t := &pb.Terms{LeaseId: w.lease, Owner: x.p.owner()}
 	if w.lease == 0 {
 		t.TtlMs = x.p.ttl().Milliseconds()
 	}
@@ -141,7 +141,7 @@ func (x *plain) arrive(ctx context.Context, name string, parties int64) error {
 func (k *worker) leased(x *plain) {
 	c := k.w.begin("grpc", "open session", "", 30*time.Second)
 	ttl := k.ttl()
-	r, err := pb.NewSessionServiceClient(x.conn()).Open(c.ctx, &pb.OpenRequest{TtlMs: ttl.Milliseconds(), Owner: k.party.String()})
+	r, err := pb.NewSessionServiceClient(x.conn()).Open(c.ctx, &pb.OpenRequest{TtlMs: ttl.Milliseconds(), Owner: k.party.owner()})
 	if c.answered(wire.Error(err)) != done {
 		return
 	}

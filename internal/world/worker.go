@@ -104,6 +104,8 @@ func (k *worker) hold() {
 	switch w.kind {
 	case reader, writer:
 		w.name = fmt.Sprintf("rw/%d", k.rng.IntN(2))
+	case election:
+		w.name = "election/0" // where some wait, to whom a leader can hand over
 	default:
 		w.name = fmt.Sprintf("%s/%d", w.kind, k.rng.IntN(3))
 	}
@@ -115,7 +117,9 @@ func (k *worker) hold() {
 		command = "try " + command
 	}
 	c := k.w.begin(k.protocol(), command, w.name, k.limit())
+	over := k.w.campaigns.begin(w.name, k.party.owner())
 	g, err := k.speaker.acquire(c.ctx, w)
+	over()
 	c.answered(err)
 	if err == nil {
 		k.keep(w, g)
@@ -159,7 +163,7 @@ func (k *worker) keep(w want, g *holding) {
 		ask("downgrade", k.limit(), g.downgrade)
 		_ = sleep(k.w.ctx, k.between(0, time.Second))
 	case g.handOver != nil && k.chance(0.3):
-		ask("hand over", 10*time.Second, func(ctx context.Context) error { return g.handOver(ctx, k.w.owner(k.rng.IntN(3))) })
+		ask("hand over", 10*time.Second, func(ctx context.Context) error { return g.handOver(ctx, k.w.campaigns.successor(w.name, k.rng)) })
 	}
 	ask("release "+string(w.kind), 30*time.Second, g.release)
 }

@@ -63,17 +63,18 @@ func (r *Result) Names(prefix string) (out []string) {
 
 // World is one that runs.
 type World struct {
-	opts   Options
-	number uint32 // of this process: no two worlds share an address
-	began  time.Time
-	net    *network
-	truth  *truth
-	ledger *ledger
-	tally  *tally
-	marks  *marks
-	nodes  []*node
-	fate   dice // of snapshots on their way
-	holds  int  // how many claims a session may have; 0: as many as it likes
+	opts      Options
+	number    uint32 // of this process: no two worlds share an address
+	began     time.Time
+	net       *network
+	truth     *truth
+	ledger    *ledger
+	tally     *tally
+	marks     *marks
+	campaigns campaigns
+	nodes     []*node
+	fate      dice // of snapshots on their way
+	holds     int  // how many claims a session may have; 0: as many as it likes
 
 	// ctx ends with the load, which no call outlives that has a limit.
 	ctx  context.Context
