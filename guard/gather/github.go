@@ -31,9 +31,9 @@ type GitHub struct {
 	URL string
 	// Repo is owner/name, for issues and filters that name none.
 	Repo string
-	// Token goes into the header Authorization; empty: none.
+	// Token goes into the header Authorization; empty: none. No redirect takes it to another server, port or scheme.
 	Token string
-	// Client is the HTTP client; default one of its own.
+	// Client is the HTTP client; default one of its own. With a CheckRedirect of its own, that decides.
 	Client *http.Client
 	// Every is how often it is asked while somebody waits; default 1 min.
 	Every time.Duration
@@ -282,11 +282,28 @@ func (s *GitHub) get(ctx context.Context, address string, into any) (more bool, 
 	return p.more, nil
 }
 
+// client follows redirects as net/http does, but never with the token to another server.
 func (s *GitHub) client() *http.Client {
+	c := http.Client{}
 	if s.Client != nil {
-		return s.Client
+		c = *s.Client
 	}
-	return http.DefaultClient
+	if c.CheckRedirect == nil && s.Token != "" {
+		c.CheckRedirect = stays
+	}
+	return &c
+}
+
+// stays refuses a redirect that leaves the server, or its encryption: net/http would send the header
+// Authorization to any port of the same host, and from https to http.
+func stays(next *http.Request, via []*http.Request) error {
+	if at := via[0].URL; next.URL.Scheme != at.Scheme || next.URL.Host != at.Host {
+		return fmt.Errorf("it redirects to %s://%s, which is not given the token: name that as the URL, if it is right", next.URL.Scheme, next.URL.Host)
+	}
+	if len(via) >= 10 {
+		return errors.New("stopped after 10 redirects")
+	}
+	return nil
 }
 
 // before is what is known of an address; an error: the server wants to be left alone.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -198,6 +199,33 @@ func TestGitHub_OneIsHidden(t *testing.T) {
 	}
 	if r := g.Evaluate(t.Context(), &open); r.Outcome != guard.Passed {
 		t.Error(r)
+	}
+}
+
+// A token goes along with a redirect within the server, and with none to another port.
+func TestGitHub_Redirect(t *testing.T) {
+	var tokens []string
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tokens = append(tokens, r.Header.Get("Authorization"))
+		fmt.Fprint(w, `{"number":12,"state":"closed"}`)
+	}))
+	defer other.Close()
+	to := "/repositories/7/issues/12"
+	g, _ := gitHub(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/repos/") {
+			http.Redirect(w, r, to, http.StatusMovedPermanently)
+			return
+		}
+		tokens = append(tokens, r.Header.Get("Authorization"))
+		fmt.Fprint(w, `{"number":12,"state":"closed"}`)
+	})
+	c := guard.IssueStatus("12", "closed")
+	if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Passed || !slices.Equal(tokens, []string{"Bearer t0ken"}) {
+		t.Errorf("within the server: %+v with %q", r, tokens)
+	}
+	to = other.URL
+	if r := g.Evaluate(t.Context(), &c); r.Outcome != guard.Error || len(tokens) != 1 || !strings.Contains(fmt.Sprint(r), "is not given the token") {
+		t.Errorf("to another port: %+v with %q", r, tokens)
 	}
 }
 

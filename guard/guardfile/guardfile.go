@@ -1,6 +1,7 @@
 package guardfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,7 +73,7 @@ func Parse(file string, data []byte) ([]Guard, error) {
 // read makes a tree of the text, or notes why there is none.
 func (p *parser) read(data []byte) *node {
 	if len(data) > MaxSize {
-		p.fail(place{1, 1}, "", "the file has %d bytes, more than %d", len(data), MaxSize)
+		p.fail(place{1, 1}, "", "the file has more than %d bytes", MaxSize)
 		return nil
 	}
 	if !utf8.Valid(data) {
@@ -80,7 +81,7 @@ func (p *parser) read(data []byte) *node {
 		return nil
 	}
 	if strings.EqualFold(path.Ext(p.file), ".json") {
-		return p.readJSON(data)
+		return p.readJSON(bytes.TrimPrefix(data, []byte("\ufeff"))) // as YAML takes it
 	}
 	return p.readYAML(data)
 }

@@ -196,7 +196,7 @@ func TestErrors(t *testing.T) {
 		{"f.json", "", `f.json:1:1: not JSON: unexpected end of JSON input`},
 		{"f.json", "{\"guards\":\n {},}", `f.json:2:5: not JSON: invalid character '}' looking for beginning of object key string`},
 		{"f.json", "[\"त", `f.json:1:3: not JSON: unexpected end of JSON input`},
-		{"f.json", "{} {}", `f.json:1:4: not JSON: invalid character '{' after top-level value`},
+		{"f.json", "\ufeff{} {}", `f.json:1:4: not JSON: invalid character '{' after top-level value`},
 		{"f.json", "guards: {}", `f.json:1:1: not JSON: invalid character 'g' looking for beginning of value`},
 	} {
 		guards, err := guardfile.Parse(c.file, []byte(c.text))
@@ -238,7 +238,7 @@ func TestBounds(t *testing.T) {
 	for name, c := range map[string]struct{ good, bad, want string }{
 		"levels":     {nested(guard.MaxDepth), nested(guard.MaxDepth + 1), "more than 32 levels"},
 		"leaves":     {wide(guard.MaxLeaves), wide(guard.MaxLeaves + 1), "more than 1024 leaves"},
-		"bytes":      {sized(guardfile.MaxSize), sized(guardfile.MaxSize + 1), "has 262145 bytes, more than 262144"},
+		"bytes":      {sized(guardfile.MaxSize), sized(guardfile.MaxSize + 1), "has more than 262144 bytes"},
 		"conditions": {many(guardfile.MaxConditions), many(guardfile.MaxConditions + 1), "more than 65536 conditions"},
 		"doubling":   {wrap("{all: []}"), doubling, "more than 65536 conditions"},
 		"cycle":      {wrap("&a {not: {all: []}}"), wrap("&a {not: *a}"), "within itself"},

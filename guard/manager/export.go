@@ -96,6 +96,9 @@ func (r *resource) saved() savedResource {
 
 // replace writes a file whole or not at all.
 func replace(path string, b []byte) error {
+	if path == "" {
+		return fmt.Errorf("no file is named: name one: %w", holdfast.ErrInvalid)
+	}
 	path, err := linked(path)
 	if err != nil {
 		return err

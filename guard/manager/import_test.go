@@ -198,6 +198,7 @@ func TestExport_NoRegularFile(t *testing.T) {
 	defer socket.Close()
 	ok(t, os.Symlink(filepath.Join(dir, "socket"), filepath.Join(dir, "link")))
 	ok(t, os.Mkdir(filepath.Join(dir, "empty"), 0o700))
+	refused(t, m.Export(""), fs.ErrInvalid)
 	for _, name := range []string{"socket", "link", "empty"} {
 		refused(t, m.Export(filepath.Join(dir, name)), fs.ErrInvalid)
 	}
