@@ -219,7 +219,7 @@ func (c *client) swapped(ctx context.Context, k limits.Known, r *driver.LimitReq
 			return answer, nil
 		}
 		back := bit(r.Op == driver.LimitSettle || r.Op == driver.LimitReturn)
-		a, err = c.askLimiter(ctx, k, r, []string{k.Text, "swap", a.found, writeUsage(k, s), lasts(rate, s, a.now), back})
+		a, err = c.askLimiter(ctx, k, r, []string{k.Text, "swap", "", a.found, writeUsage(k, s), lasts(rate, s, a.now), back})
 		switch {
 		case err != nil:
 			return driver.LimitReply{}, err

@@ -4,13 +4,17 @@ package redishold_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/limit"
+	"github.com/holdfast-io/holdfast/redishold"
 )
 
 // TestInitialKeysEndWithTheirRate: what keys with an Initial have used, which never ends by
@@ -134,5 +138,69 @@ func TestLimitKeysEnd(t *testing.T) {
 			return redis.call('SET', U, epoch .. ' ' .. second .. ' 0 0 0 0 0 0', 'PX', 500)`, "0")
 		allow()
 		ends("Allow after an earlier program")
+	}
+}
+
+// meddler is a client with something that happens before each swap of what a key has used.
+type meddler struct {
+	plain
+	before func()
+}
+
+func (m meddler) Do(ctx context.Context, commands ...[]string) []redishold.Reply {
+	for _, words := range commands {
+		if slices.Contains(words, "swap") {
+			m.before()
+		}
+	}
+	return m.plain.Do(ctx, commands...)
+}
+
+// TestLimitDeletedMeanwhile: a limiter that is deleted, or gets another rate, while a program decides about one of its keys is
+// as that leaves it.
+func TestLimitDeletedMeanwhile(t *testing.T) {
+	server := services.Redis(t)
+	hears := make(chan struct{})
+	close(hears)
+	other, rate := open(t, server.URL()), limit.Rate{Count: 5, Per: time.Hour, Algorithm: limit.FixedWindow}
+	for name, before := range map[string]func(*holdfast.Limiter) error{
+		"delete": func(l *holdfast.Limiter) error { return l.Delete(t.Context()) },
+		"rate": func(l *holdfast.Limiter) error {
+			return l.SetRate(t.Context(), limit.Rate{Count: 7, Per: time.Hour, Algorithm: limit.FixedWindow})
+		},
+	} {
+		for _, used := range []int64{0, 1} {
+			t.Run(fmt.Sprint(name, " ", used), func(t *testing.T) {
+				l := other.Limiter(t.Name(), rate)
+				d, err := redishold.NewWith(meddler{plain{admin(t, server.URL()), hears}, func() {
+					if err := before(l); err != nil {
+						t.Error(err)
+					}
+				}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := holdfast.New(d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = s.Close() })
+				if _, err := l.AllowN(t.Context(), "k", used); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Limiter(t.Name(), rate).Allow(t.Context(), "k"); err != nil {
+					t.Errorf("the decision: %v", err)
+				}
+				if _, err := other.Limiter(t.Name(), limit.Rate{}).Allow(t.Context(), "k"); errors.Is(err, holdfast.ErrNotFound) != (name == "delete") {
+					t.Errorf("then: %v", err)
+				}
+				if name == "rate" {
+					return
+				}
+				if d, err := l.Allow(t.Context(), "k"); err != nil || d.Remaining != 4 {
+					t.Errorf("made again: %+v, %v", d, err)
+				}
+			})
+		}
 	}
 }

@@ -1,14 +1,14 @@
 -- A limiter. It stands alone, since it is asked for every request of somebody: the
 -- time, its rate and what one key has used. KEYS are that of the rate, that of what was used,
 -- and the prefix where that is needed. ARGV: the rate that the client knows, what to do, the rate to
--- make the limiter with if there is none (nothing: do not), and what is told below. The rate begins
+-- make the limiter with if there is none (none or '': do not), and what is told below. The rate begins
 -- with its epoch, and what was used with the epoch that it was used in: of another one it counts
 -- for nothing. The answer is one text: a word for what it is, the time, and what was found.
 local A, call, R, U = ARGV, redis.call, KEYS[1], KEYS[2]
 local T, found = call('TIME'), call('MGET', R, U)
 local rate, what, old = A[1], A[2], found[2] or ''
 if found[1] ~= rate then
-  if found[1] or not A[3] then return 'rate ' .. T[1] .. ' ' .. T[2] .. ' ' .. (found[1] or '') end
+  if found[1] or (A[3] or '') == '' then return 'rate ' .. T[1] .. ' ' .. T[2] .. ' ' .. (found[1] or '') end
   rate = A[3]
   call('SET', R, rate)
 end
@@ -19,14 +19,14 @@ if what == 'read' then return 'found ' .. T[1] .. ' ' .. T[2] .. ' ' .. old end
 -- What the key has used from now on, whether that is for good, and else when it ends; nil: as before.
 local answer, text, good, unit, ends
 
--- swap: what was used, if it is still as A[3]; A[4] is new, and A[5] the time until it
--- is as if it had never been used, in milliseconds; 0: never. A[6]: something is given back, which is
+-- swap: what was used, if it is still as A[4]; A[5] is new, and A[6] the time until it
+-- is as if it had never been used, in milliseconds; 0: never. A[7]: something is given back, which is
 -- done although the server's memory is full, since it takes the room of what was used: Redis
 -- refuses a script that takes memory only at its first write, and this one takes none.
 if what == 'swap' then
-  if old ~= A[3] then return 'again ' .. T[1] .. ' ' .. T[2] .. ' ' .. old end
-  if old ~= '' and A[6] == '1' then call('DEL', KEYS[3] .. '-') end
-  answer, text, good, unit, ends = 'done ', A[4], A[5] == '0', 'PX', A[5]
+  if old ~= A[4] then return 'again ' .. T[1] .. ' ' .. T[2] .. ' ' .. old end
+  if old ~= '' and A[7] == '1' then call('DEL', KEYS[3] .. '-') end
+  answer, text, good, unit, ends = 'done ', A[5], A[6] == '0', 'PX', A[6]
 
 -- take: from a bucket. Times are seconds, nanoseconds and parts of one, of which count
 -- make a whole: so all numbers are exact. A[2] packs count, what the cost takes to refill, and
