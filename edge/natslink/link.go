@@ -33,6 +33,7 @@ type Link struct {
 	mu      sync.Mutex
 	missed  func()
 	err     error
+	told    map[string]bool // causes, since nothing was wrong
 }
 
 var _ edge.Keeper = (*Link)(nil)
@@ -177,14 +178,38 @@ func (l *Link) unsent() error {
 	return fmt.Errorf("natslink: not connected to NATS: %w", driver.ErrUnavailable)
 }
 
-// report remembers what is wrong and tells it; nil: nothing is any more.
+// report remembers what is wrong, and tells each cause once until nothing is wrong any more, which nil says:
+// while a server is away, every attempt fails.
 func (l *Link) report(err error) {
-	l.mu.Lock()
-	l.err = err
-	l.mu.Unlock()
-	if err != nil {
+	if l.remember(err) {
 		l.tell(err)
 	}
+}
+
+// remember reports that the cause is to be told.
+func (l *Link) remember(err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err = err; err == nil {
+		l.told = nil
+		return false
+	}
+	known := l.told[cause(err)]
+	if l.told == nil {
+		l.told = map[string]bool{}
+	}
+	l.told[cause(err)] = true
+	return !known
+}
+
+// cause is an error without its numbers: the port of a connection is another with each attempt.
+func cause(err error) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
 }
 
 func (l *Link) tell(err error) {

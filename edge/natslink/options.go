@@ -40,7 +40,7 @@ type Options struct {
 	// OnTrace is told the traceparent of each message that came with one.
 	OnTrace func(traceparent string)
 	// OnError is told what goes wrong: a connection that was cut, a right that is
-	// missing, a stream that cannot be used or does not keep states, once for each cause.
+	// missing, a stream that cannot be used or does not keep states; each cause once, until nothing is wrong any more.
 	OnError func(error)
 }
 
