@@ -91,7 +91,7 @@ var rooms = map[string]room{
 	"internal/node/gateway":                {own: "driver guard guard/guardfile internal/convert internal/core internal/node/address internal/node/admission internal/node/replica internal/session internal/watch internal/wire limit proto/holdfast/v1 server", foreign: "github.com/prometheus/client_golang google.golang.org/protobuf", inside: true, plain: true},
 	"internal/node/relay":                  {own: "internal/node/gateway internal/wire", foreign: "google.golang.org/grpc google.golang.org/protobuf", inside: true},
 	"internal/node/replica":                {own: "internal/core internal/node/address internal/node/admission internal/session", foreign: "go.etcd.io/raft/v3 google.golang.org/protobuf", pure: true},
-	"internal/node/storage":                {},
+	"internal/node/storage":                {foreign: "golang.org/x/sys"},
 	"internal/node/storage/simdisk":        {own: "internal/node/storage"},
 	"internal/node/transport":              {},
 	"internal/owner":                       {inside: true},

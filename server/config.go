@@ -67,6 +67,12 @@ type Config struct {
 	// moves damaged files aside and asks the group for a new number itself, which then
 	// forgets the old one.
 	NoReplace bool
+	// Moved: Dir was moved here, its node had stopped before, and nothing of it is left at the old place. A
+	// node of a group whose directory is a copy of another, as one that was moved to another disk, does not start
+	// without that.
+	//
+	// Danger: if the other directory is used again, what was acknowledged can be lost.
+	Moved bool
 	// Notice is told what an operator should know and no call returns: a peer that
 	// was refused, a founder that is missing, nodes that differ while a third is away, a disk that is nearly full. It
 	// must not block; the same text comes at most once a minute. nil: it is dropped.

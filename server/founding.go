@@ -114,6 +114,8 @@ func (s *Server) reply(l *loop) func(dir uint64, question []byte) ([]byte, error
 			return l.word()
 		case question[0] == orderMark:
 			return s.takeOrder(l, question[1:])
+		case question[0] == copyMark:
+			return s.sighted(l, dir, question[1:])
 		}
 		return s.place(l, dir, question)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	random "math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,8 @@ type Server struct {
 	engine     *engine // of the Spaces in this process
 	running    sync.WaitGroup
 	notices    notices
+	run        uint64 // drawn at the start
+	sightings  sightings
 	// damaged: files of a damaged store lie in the directory, moved aside.
 	damaged bool
 }
@@ -59,7 +62,7 @@ func open(given Config) (*Server, replica.Recovered, error) {
 	if err != nil {
 		return nil, replica.Recovered{}, given.numberless(&cfg, err)
 	}
-	s := &Server{cfg: cfg}
+	s := &Server{cfg: cfg, run: random.Uint64()}
 	rec, err := s.open()
 	if !errors.Is(err, storage.ErrDamaged) || !cfg.replaces() || !given.begins(&cfg) {
 		return s, rec, err
@@ -117,7 +120,10 @@ func (s *Server) open() (rec replica.Recovered, err error) {
 	if s.disk, rec, err = openDisk(&s.cfg); err != nil {
 		return rec, startError(&s.cfg, err)
 	}
-	if err = s.disk.Begin(s.cfg.ID, &rec, time.Now()); err != nil {
+	if err = s.arrive(&rec); err == nil {
+		err = s.disk.Begin(s.cfg.ID, &rec, time.Now())
+	}
+	if err != nil {
 		s.disk.Close()
 		return rec, startError(&s.cfg, err)
 	}
@@ -200,6 +206,9 @@ func (s *Server) start(rec replica.Recovered) error {
 		l.founding.wg.Go(s.askFounders)
 	case l.peers != nil && s.cfg.Join && l.founding.empty.Load():
 		l.founding.wg.Go(s.findPeers)
+	}
+	if l.peers != nil {
+		l.founding.wg.Go(func() { s.seekCopies(l) })
 	}
 	return nil
 }

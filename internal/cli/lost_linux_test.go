@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/internal/services"
 )
 
 // lines are what a process says, one by one.
@@ -213,4 +215,50 @@ func TestGroup_DamagedWithoutReplacing(t *testing.T) {
 	nodes[1].says = says
 	nodes[1].start()
 	says.await(t, "moved aside") // as the hint says
+}
+
+// The directory of a node of three is copied under load while the node runs: the copy does not start, be the node there or killed, and
+// tells its operator why; that of the node is told where the copy is. By the word of the operator that the node had stopped before the copy was made it goes
+// on there, and the original that comes back all the same stops. No call fails, and nothing is lost.
+func TestGroup_CopiedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	nodes, members, hosts := group(t, dir, 3)
+	says := make(lines, 1000)
+	nodes[2].says = says
+	runs(t, nodes...)
+	url := "holdfast://" + strings.Join(hosts, ",")
+	does(t, url, "counter", "add", "n", "1")
+	stop := counted(t, url)
+	elsewhere := func(name string) *node {
+		to := filepath.Join(dir, name)
+		if out, err := exec.Command("cp", "-a", filepath.Join(dir, "3"), to).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return &node{t: t, args: []string{"serve", "--data", to, "--id", "3", "--peer", services.Addr(t), "--listen", services.Addr(t), "--members", members}}
+	}
+	refused := func(n *node, texts ...string) {
+		t.Helper()
+		out, err := program(t, dir, n.args...).CombinedOutput()
+		for _, text := range texts {
+			if err == nil || !strings.Contains(string(out), text) {
+				t.Errorf("the copy says %v, %s; want %q", err, out, text)
+			}
+		}
+	}
+	copied := elsewhere("copy")
+	refused(copied, "runs with the same directory", filepath.Join(dir, "3")+" on ", "remove "+filepath.Join(dir, "copy"))
+	says.await(t, "with a copy of the directory of this node, in "+filepath.Join(dir, "copy"))
+	_ = nodes[2].signal(syscall.SIGKILL)
+	refused(copied, "where node 3 ran, or was killed", "--moved")
+	moved := elsewhere("moved")
+	moved.args = append(moved.args, "--moved")
+	runs(t, moved)
+	out, err := program(t, dir, nodes[2].args...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "runs with the same directory, as node 3, in "+filepath.Join(dir, "moved")) {
+		t.Errorf("the original says %v, %s", err, out)
+	}
+	done, failed := stop()
+	if got := does(t, url, "counter", "get", "load"); got != fmt.Sprint(done) || failed > 0 {
+		t.Errorf("the counter is %s, after %d that were answered and %d that failed", got, done, failed)
+	}
 }

@@ -33,6 +33,7 @@ const defaultListen = "127.0.0.1:7420"
 type serving struct {
 	data, listen, admin       string
 	public, join, noReplace   bool
+	moved                     bool
 	hosts                     []string
 	checkEvery                time.Duration
 	id, clusterID             uint64
@@ -71,7 +72,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Use: "serve", Short: "Run a node: a durable server, alone or in a replicated group", Args: cobra.NoArgs,
 		Long: `serve runs a node until it is told to stop by ^C or SIGTERM. Without flags it is a
 server of its own on ` + defaultListen + `, with its data below your account's state
-directory. Every flag can also be set by HOLDFAST_… or in the configuration file.
+directory. Every flag but --moved can also be set by HOLDFAST_… or in the configuration file.
 
 A group is named by all its founders, the same on each of them:
 NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
@@ -105,6 +106,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.BoolVar(&s.join, "join", false, "wait to be added to the group of --members, by holdfast member add")
 	f.DurationVar(&s.checkEvery, "check-every", 10*time.Minute, "how often the nodes of the group compare their states")
 	f.BoolVar(&s.noReplace, "no-replace", false, "after the loss of the data wait for holdfast member replace, instead of asking the group for a new number")
+	f.BoolVar(&s.moved, "moved", false, "the data was moved here after the node had stopped, and nothing of it is left at the old place; without that, no node of a group starts on a copy")
 	f.StringVar(&s.backups.dir, "backup-dir", "", "directory for backups of this node (default: none)")
 	f.DurationVar(&s.backups.every, "backup-every", time.Hour, "how often one is saved there")
 	f.IntVar(&s.backups.keep, "backup-keep", 24, "how many of them stay")
@@ -199,8 +201,11 @@ func (s *serving) unstarted(err error) error {
 		return err
 	}
 	hint := "--data names another directory"
-	if errors.Is(err, storage.ErrDamaged) {
+	switch {
+	case errors.Is(err, storage.ErrDamaged):
 		hint = s.wayOutOfDamage()
+	case errors.Is(err, storage.ErrCopied):
+		hint = "docs/operate.md, A copied directory, has the ways to go on"
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		hint = "is another node running? --peer names another address"
@@ -282,7 +287,7 @@ func program() string {
 
 // node is the configuration of the node.
 func (s *serving) node() (server.Config, error) {
-	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, NoReplace: s.noReplace, CheckEvery: s.checkEvery, Limits: s.limits, SoftLimit: int64(s.maxData), Reserve: int64(s.reserve)}
+	cfg := server.Config{Dir: s.data, ID: s.id, ClusterID: s.clusterID, Listen: s.peer, Join: s.join, NoReplace: s.noReplace, Moved: s.moved, CheckEvery: s.checkEvery, Limits: s.limits, SoftLimit: int64(s.maxData), Reserve: int64(s.reserve)}
 	if s.reserve == 0 {
 		cfg.Reserve = -1
 	}

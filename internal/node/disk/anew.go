@@ -329,6 +329,26 @@ func (d *Disk) Begin(id uint64, rec *replica.Recovered, clock time.Time) error {
 	return d.store.ReplaceSnapshots(w)
 }
 
+// Copied tells of which directory this one is a copy, or where it has been moved from; nil: it is where it was,
+// as far as is known.
+func (d *Disk) Copied() *storage.Copied { return d.copied }
+
+// Settle lets the directory of node id go on where it has come to; see [storage.Store.Settle]. One of a node
+// that is [replica.Recovered.Alone] gives greater tokens from now on than the other, should that be used, too. Cut
+// short, it is done again.
+func (d *Disk) Settle(id uint64, rec *replica.Recovered, newest uint8, clock time.Time) error {
+	if !rec.Alone(id) {
+		return d.store.Settle()
+	}
+	if e := rec.Fork(id, newest, clock); e != nil {
+		if err := d.Write([]replica.Write{{Entries: []*raftpb.Entry{e}}}); err != nil {
+			return err
+		}
+		rec.Entries = append(rec.Entries, e)
+	}
+	return d.store.Settle()
+}
+
 // begin makes the new directory.
 func (s *Start) begin(fsys storage.FS, machine *core.Machine, from *Origin) error {
 	if from.ClusterID == s.Options.ClusterID {

@@ -28,6 +28,7 @@ type Disk struct {
 	// dropped is the index of the last own one that made room for the log.
 	dropped uint64
 	ended   []*Incoming // received, and not yet wanted, in order
+	copied  *storage.Copied
 
 	// Wait is called when the log finds no room on the disk; true: look again. nil: the
 	// write fails with storage.ErrNoRoom.
@@ -43,7 +44,7 @@ func Open(fsys storage.FS, dir string, o storage.Options, found replica.Recovere
 	if err != nil {
 		return nil, replica.Recovered{}, err
 	}
-	d := &Disk{store: store}
+	d := &Disk{store: store, copied: rec.Copied}
 	node, err := d.recover(rec, found)
 	if err != nil {
 		store.Close()

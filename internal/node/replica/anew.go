@@ -66,6 +66,25 @@ func (r *Recovered) Begin(clock time.Time) error {
 	return nil
 }
 
+// Fork is an entry behind the log of a node alone whose directory is a copy: it raises the revision to
+// the clock, so that what it grants has greater tokens than all that the other goes on to give, or has given. It is of the
+// newest version that the node supports, if that can say it; nil: it cannot.
+func (r *Recovered) Fork(id uint64, newest uint8, clock time.Time) *raftpb.Entry {
+	if newest < raiseVersion {
+		return nil
+	}
+	to := units(clock)
+	if now := r.Machine.Revision(); to <= now {
+		to = now + raiseBy
+	}
+	index, term := r.Snapshot.Index+1, max(r.Snapshot.Term, r.HardState.GetTerm())
+	if n := len(r.Entries); n > 0 {
+		index = r.Entries[n-1].GetIndex() + 1
+	}
+	e := core.Entry{Kind: core.EntryRaise, Version: newest, Now: r.Machine.Now(), Revision: min(to, core.MaxRevision-1)}
+	return &raftpb.Entry{Index: new(index), Term: new(term), Type: raftpb.EntryNormal.Enum(), Data: core.AppendEntry(header{kind: kindCore, node: id}.append(nil), &e)}
+}
+
 // Told is the revision after which watchers can be told everything: what follows it is applied
 // by [New]. It is 0 for a machine that has not put out anything, where nothing can be missing.
 func (r *Recovered) Told() uint64 {

@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -21,6 +22,16 @@ type Recovered struct {
 	Entries   []*raftpb.Entry // after the snapshot
 	// Doubted: a state check has found the machine to be wrong, see [Write.Doubt].
 	Doubted bool
+}
+
+// Alone reports whether node id needs nobody's vote but its own, and knows of no other node, as far
+// as the snapshot and the log tell.
+func (r *Recovered) Alone(id uint64) bool {
+	grows := func(e *raftpb.Entry) bool {
+		cc := &raftpb.ConfChangeV2{}
+		return e.GetType() != raftpb.EntryNormal && (proto.Unmarshal(e.GetData(), cc) != nil || adds(cc))
+	}
+	return r.Snapshot.Conf.solitary(id) && !slices.ContainsFunc(r.Entries, grows)
 }
 
 // Node is one member of a group.

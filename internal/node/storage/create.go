@@ -16,6 +16,9 @@ func (s *Store) create(m *image) (Recovered, error) {
 	if err := s.createIdentity(); err != nil {
 		return Recovered{}, err
 	}
+	if err := s.notePlace(false); err != nil {
+		return Recovered{}, err
+	}
 	rec := s.recovered()
 	rec.Fresh = true
 	return rec, nil
@@ -153,7 +156,7 @@ func known(name string) bool {
 			return true
 		}
 	}
-	return name == voteName || name == identityName || name == doubtName || isTemp(name)
+	return name == voteName || name == identityName || name == doubtName || name == placeName || isTemp(name)
 }
 
 func isTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }

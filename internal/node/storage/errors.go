@@ -26,6 +26,8 @@ var (
 	ErrUnavailable = errors.New("not in the log")
 	// ErrNoRoom: the disk is full, and nothing was changed: try again when there is room.
 	ErrNoRoom = errors.New("no room on the disk")
+	// ErrCopied: the directory is that of another process, or may be: it is a copy.
+	ErrCopied = errors.New("the directory is a copy")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("closed")
 )

@@ -104,6 +104,10 @@ func (s *Store) loadOwn(m *image) error {
 func (s *Store) adopt(m *image) (Recovered, error) {
 	s.id, s.ballot, s.doubted = m.id, m.ballot, slices.Contains(m.names, doubtName)
 	s.idx, s.segs, s.off, s.snaps, s.spares = m.idx, m.segs, m.tail, m.snaps, m.spares
+	var err error
+	if s.copied, err = s.cameFrom(m); err != nil {
+		return Recovered{}, err
+	}
 	if err := s.openForWriting(); err != nil {
 		return Recovered{}, err
 	}
@@ -117,6 +121,9 @@ func (s *Store) adopt(m *image) (Recovered, error) {
 		return Recovered{}, err
 	}
 	if err := s.measure(); err != nil {
+		return Recovered{}, err
+	}
+	if err := s.notePlace(false); err != nil {
 		return Recovered{}, err
 	}
 	rec := s.recovered()
@@ -219,5 +226,5 @@ func (s *Store) recovered() Recovered {
 	snap := s.newest()
 	hs := &s.idx.st.hs
 	hs.Commit = max(hs.Commit, snap.Index, s.idx.st.base.Index)
-	return Recovered{HardState: *hs, Snapshot: snap, First: s.idx.st.base.Index + 1, Last: s.idx.st.last, Doubted: s.doubted}
+	return Recovered{HardState: *hs, Snapshot: snap, First: s.idx.st.base.Index + 1, Last: s.idx.st.last, Doubted: s.doubted, Copied: s.copied}
 }

@@ -27,7 +27,8 @@ type Store struct {
 	buf     []byte
 	temps   int
 	spares  []spareFile
-	doubted bool // see Doubt
+	doubted bool    // see Doubt
+	copied  *Copied // see Settle
 
 	// mu guards what lookups see; it is never held during input or output.
 	mu    sync.RWMutex
@@ -276,7 +277,9 @@ func (s *Store) roll(size int64) error {
 func (s *Store) Close() error {
 	var err error
 	if s.readonly == nil {
-		err = s.Mark()
+		if err = s.Mark(); err == nil {
+			err = s.notePlace(true)
+		}
 	}
 	s.mu.Lock()
 	if s.err == nil {

@@ -109,6 +109,9 @@ type Recovered struct {
 	First, Last uint64
 	// Doubted: the state was found to be wrong, and no other has come since; see Doubt.
 	Doubted bool
+	// Copied: the directory is a copy of another, or was moved here; nil: it is where it was, as
+	// far as is known. See Settle.
+	Copied *Copied
 	// Findings are oddities that were put right, such as a torn tail.
 	Findings []Finding
 }

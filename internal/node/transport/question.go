@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"cmp"
+	"context"
 	"net"
 	"time"
 )
@@ -18,6 +20,15 @@ func (t *Transport) Ask(id uint64, addr string, question []byte) ([]byte, error)
 		return nil, err
 	}
 	return readFrame(c)
+}
+
+// Ask puts a question as a node that has no transport yet.
+func Ask(cfg Config, id uint64, addr string, question []byte) ([]byte, error) {
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, conns: map[net.Conn]caller{}}
+	return t.Ask(id, addr, question)
 }
 
 // serveQuestion answers one question of a node with the directory dir.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -81,14 +82,14 @@ type Transport struct {
 	ln      net.Listener
 }
 
+const defaultTimeout = 5 * time.Second
+
 // New listens on ln, which the transport closes in the end.
 func New(cfg Config, ln net.Listener) (*Transport, error) {
 	if cfg.QueueBytes == 0 {
 		cfg.QueueBytes = 16 << 20
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 5 * time.Second
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	if cfg.TLS == nil && !loopback(ln.Addr()) {
 		return nil, fmt.Errorf("transport: %w: %s is not loopback, and nodes beyond it have to show certificates: set TLS (holdfast serve: --peer-cert, --peer-key and --peer-ca)", fs.ErrInvalid, ln.Addr())
 	}

@@ -1,0 +1,152 @@
+package storage_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+)
+
+// opened opens a store and tells of which other it is a copy.
+func opened(t *testing.T, files storage.FS, dir string) (*storage.Store, *storage.Copied) {
+	t.Helper()
+	s, rec, err := storage.Open(files, dir, options)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s, rec.Copied
+}
+
+// copyOf is a copy of a directory as it is now.
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	must(t, os.CopyFS(to, os.DirFS(dir)))
+	return to
+}
+
+// A copy of a directory is told from it, with its place and whether it was in use, until Settle makes it one
+// of its own.
+func TestCopied(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "original")
+	s, copied := opened(t, storage.OS{}, dir)
+	if copied != nil {
+		t.Errorf("a new store is a copy of %+v", copied)
+	}
+	used := copyOf(t, dir)
+	must(t, s.Close())
+	closed := copyOf(t, dir)
+	host, err := os.Hostname()
+	must(t, err)
+	for at, wasClosed := range map[string]bool{used: false, closed: true} {
+		for range 2 {
+			s, copied = opened(t, storage.OS{}, at)
+			if copied == nil || copied.Closed != wasClosed || copied.From.Dir != dir || copied.From.Host != host {
+				t.Fatalf("a copy, closed %v, is told as one of %+v", wasClosed, copied)
+			}
+			must(t, s.Close())
+		}
+		s, _ = opened(t, storage.OS{}, at)
+		must(t, s.Settle())
+		must(t, s.Close())
+		if _, copied = opened(t, storage.OS{}, at); copied != nil {
+			t.Errorf("it is its own by now, and told as a copy of %+v", copied)
+		}
+	}
+	if _, copied = opened(t, storage.OS{}, dir); copied != nil {
+		t.Errorf("the original is told as a copy of %+v", copied)
+	}
+}
+
+// A directory that was renamed, or is opened by another path, is no copy, and of one whose word is damaged
+// or missing nothing is known.
+func TestCopied_Not(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "original")
+	s, _ := opened(t, storage.OS{}, dir)
+	must(t, s.Close())
+	renamed, link := filepath.Join(t.TempDir(), "renamed"), filepath.Join(t.TempDir(), "link")
+	must(t, os.Rename(dir, renamed))
+	must(t, os.Symlink(renamed, link))
+	damaged, without := copyOf(t, renamed), copyOf(t, renamed)
+	b, err := os.ReadFile(filepath.Join(damaged, "place"))
+	must(t, err)
+	b[len(b)-3] ^= 1
+	must(t, os.WriteFile(filepath.Join(damaged, "place"), b, 0o600))
+	must(t, os.Remove(filepath.Join(without, "place")))
+	for _, at := range []string{renamed, link, damaged, without} {
+		s, copied := opened(t, storage.OS{}, at)
+		if copied != nil {
+			t.Errorf("%s is told as a copy of %+v", at, copied)
+		}
+		must(t, s.Close())
+	}
+	if _, copied := opened(t, storage.OS{}, copyOf(t, damaged)); copied == nil {
+		t.Error("the damaged word was not written anew")
+	}
+}
+
+// somewhere is a file system of which a test says where it is.
+type somewhere struct {
+	storage.OS
+	at   storage.Place
+	full bool
+}
+
+func (s *somewhere) Place(string) (storage.Place, error) { return s.at, nil }
+
+func (s *somewhere) Create(name string) (storage.File, error) {
+	if s.full && strings.HasPrefix(filepath.Base(name), "tmp-") {
+		return nil, syscall.ENOSPC
+	}
+	return s.OS.Create(name)
+}
+
+// Neither a file that has another inode where it was, nor one that is the same elsewhere, is a copy. The same
+// inode of another time, or on another machine of the same name, does not make it the same.
+func TestCopied_Places(t *testing.T) {
+	was := storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 7, Born: 100}
+	for name, c := range map[string]struct {
+		now    storage.Place
+		copied bool
+	}{
+		"as it was":                      {was, false},
+		"another inode":                  {storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 8, Born: 101}, false},
+		"the disk on another machine":    {storage.Place{Host: "b", Machine: "2", Dir: "/mnt", File: 7, Born: 100}, false},
+		"another directory":              {storage.Place{Host: "a", Machine: "1", Dir: "/copy", File: 8, Born: 101}, true},
+		"another machine":                {storage.Place{Host: "b", Machine: "1", Dir: "/data", File: 8, Born: 101}, true},
+		"another machine of the name":    {storage.Place{Host: "a", Machine: "2", Dir: "/data", File: 8, Born: 101}, true},
+		"the inode by chance":            {storage.Place{Host: "b", Machine: "2", Dir: "/data", File: 7, Born: 200}, true},
+		"no inode is known, and another": {storage.Place{Host: "b", Machine: "2", Dir: "/data"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, _ := opened(t, &somewhere{at: was}, dir)
+			must(t, s.Close())
+			if _, copied := opened(t, &somewhere{at: c.now}, dir); (copied != nil) != c.copied {
+				t.Errorf("it is told as a copy of %+v", copied)
+			}
+		})
+	}
+}
+
+// Without room for the word where a store lies it is used all the same, and an older word, which may say that it was
+// closed, is gone.
+func TestCopied_WithoutRoom(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := opened(t, storage.OS{}, dir)
+	must(t, s.Close())
+	at, err := storage.OS{}.Place(filepath.Join(dir, "place"))
+	must(t, err)
+	s, _ = opened(t, &somewhere{at: at, full: true}, dir)
+	if _, err := os.Stat(filepath.Join(dir, "place")); !os.IsNotExist(err) {
+		t.Errorf("an older word stays: %v", err)
+	}
+	must(t, s.Append(storage.Batch{HardState: hard(1, 0, 0), Entries: entries(1, 1, 1, 64)}))
+	must(t, s.Close())
+	_, copied := opened(t, storage.OS{}, copyOf(t, dir))
+	if copied != nil {
+		t.Errorf("it is told as a copy of %+v, of which nothing is known", copied)
+	}
+}

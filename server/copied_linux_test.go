@@ -1,0 +1,232 @@
+package server_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/server"
+)
+
+// copied is a configuration for a copy of a directory as it is now, elsewhere.
+func copied(t *testing.T, cfg server.Config) server.Config {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(cfg.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Dir = to; cfg.Listen != "" {
+		cfg.Listen = services.Addr(t)
+	}
+	return cfg
+}
+
+// refusesCopy: a node does not start on a directory, and says why.
+func refusesCopy(t *testing.T, cfg server.Config, texts ...string) {
+	t.Helper()
+	s, err := server.New(cfg)
+	if err == nil {
+		s.Close()
+		t.Fatalf("a node starts on the copy %s", cfg.Dir)
+	}
+	for _, text := range texts {
+		if !errors.Is(err, storage.ErrCopied) || !strings.Contains(err.Error(), text) {
+			t.Errorf("the copy is refused with %v, want %q", err, text)
+		}
+	}
+}
+
+// stopsAsCopy: a node stops by itself, and says why.
+func stopsAsCopy(t *testing.T, s *server.Server, text string) {
+	t.Helper()
+	select {
+	case <-s.Done():
+	case <-within(t).Done():
+		t.Fatal("it goes on")
+	}
+	if err := s.Close(); !errors.Is(err, storage.ErrCopied) || !strings.Contains(err.Error(), text) {
+		t.Errorf("it stops with %v, want %q", err, text)
+	}
+}
+
+// A copy of the directory of a running node takes no part, under whichever address and also by the word
+// that it was moved: its operator is told where the node runs, and the node's own where the copy is.
+func TestCopyOfARunningNode(t *testing.T) {
+	cfgs, told := founderConfigs(t, 3), make(chan string, 1000)
+	for i := range cfgs {
+		cfgs[i].Notice = func(err error) { told <- err.Error() }
+	}
+	g := started(t, cfgs)
+	c := newClient(t, 1, g.up)
+	c.do(add())
+	i := (g.leader() + 1) % 3
+	again := copied(t, g.cfgs[i])
+	for want := uint64(2); want <= 10; want++ {
+		c.do(add())
+	}
+	refusesCopy(t, again, "began before this one", g.cfgs[i].Dir, g.cfgs[i].Listen, again.Dir)
+	hear(t, told, "with a copy of the directory of this node, in "+again.Dir)
+	again.Moved = true
+	refusesCopy(t, again, "began before this one")
+	if r := c.do(add()); r.Number != 11 {
+		t.Errorf("the counter is %d, want 11", r.Number)
+	}
+	g.sameState()
+}
+
+// While its node is away, a copy of its directory does not vote in its place: what the two others have
+// acknowledged since, of which one is lost then, could be lost with that. The original comes back as before.
+func TestCopyOfANodeThatIsAway(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	c.do(add())
+	g.sameState()
+	third := (g.leader() + 1) % 3
+	early := copied(t, g.cfgs[third])
+	c.do(add())
+	g.sameState()
+	if err := g.nodes[third].Close(); err != nil {
+		t.Fatal(err)
+	}
+	late := copied(t, g.cfgs[third])
+	refusesCopy(t, early, "ran, or was killed", "--moved", early.Dir)
+	refusesCopy(t, late, "had stopped", "--moved")
+	refusesCopy(t, late, g.cfgs[third].Dir) // also the second time
+	g.nodes[third] = start(t, g.cfgs[third])
+	if r := c.do(add()); r.Number != 3 {
+		t.Errorf("the counter is %d, want 3", r.Number)
+	}
+	g.sameState()
+}
+
+// A directory that was moved goes on by the word of the operator. Should the original come back all the same, it
+// stops when it hears of the node that runs, and the operator of that is told.
+func TestMovedDirectory(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	c.do(add())
+	g.sameState()
+	i := (g.leader() + 1) % 3
+	if err := g.nodes[i].Close(); err != nil {
+		t.Fatal(err)
+	}
+	moved, told := noticed(copied(t, g.cfgs[i]))
+	moved.Moved = true
+	g.nodes[i] = start(t, moved)
+	c.do(add())
+	g.sameState()
+	stopsAsCopy(t, start(t, g.cfgs[i]), moved.Dir)
+	hear(t, told, "with a copy of the directory of this node, in "+g.cfgs[i].Dir)
+	if err := g.nodes[i].Close(); err != nil {
+		t.Fatal(err)
+	}
+	moved.Moved = false
+	g.nodes[i] = start(t, moved) // it is at its place now
+	c.do(add())
+	g.sameState()
+}
+
+// A directory that was renamed is none that was copied: nothing is left at the old place.
+func TestRenamedDirectory(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	i := (g.leader() + 1) % 3
+	if err := g.nodes[i].Close(); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "renamed")
+	if err := os.Rename(g.cfgs[i].Dir, to); err != nil {
+		t.Fatal(err)
+	}
+	g.cfgs[i].Dir = to
+	g.nodes[i] = start(t, g.cfgs[i])
+	g.sameState()
+}
+
+// A server alone goes on from a copy, since nobody else has its state, and says so. Tokens of the two never
+// meet, whichever grants more, and the copy of a copy is one, too. With an address for other nodes it finds the original, if
+// that runs, and does not start.
+func TestCopyOfAServerAlone(t *testing.T) {
+	cfg := server.Config{Dir: t.TempDir()}
+	original := start(t, cfg)
+	c := newClient(t, 1, one(original))
+	held := c.do(lock()).Token
+	first, told := noticed(copied(t, cfg))
+	second := copied(t, cfg)
+	for range 100 {
+		c.do(add())
+	}
+	last := c.do(core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: []core.Want{{Name: "n", Kind: core.Mutex}}}).Token
+	for _, cfg := range []server.Config{first, second, copied(t, first)} {
+		fork := newClient(t, 2, one(start(t, cfg)))
+		token := fork.do(core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: []core.Want{{Name: "n", Kind: core.Mutex}}}).Token
+		if token <= last || held == 0 {
+			t.Errorf("the copy grants token %d after %d", token, last)
+		}
+		last = token
+	}
+	hear(t, told, "was in "+cfg.Dir)
+
+	with := server.Config{Dir: t.TempDir(), Listen: services.Addr(t)}
+	newClient(t, 3, one(start(t, with))).do(add())
+	refusesCopy(t, copied(t, with), "began before this one", with.Listen)
+}
+
+// Of a running node there is a second one that cannot be told from it by its directory, as by the image of a machine: of the two
+// the later one stops, also if neither is at an address that the group knows, and the other's operator is told.
+func TestImageOfARunningNode(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	c.do(add())
+	g.sameState()
+	i := (g.leader() + 1) % 3
+	image := copied(t, g.cfgs[i])
+	if err := os.Remove(filepath.Join(image.Dir, "place")); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.nodes[i].Close(); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere, told := noticed(g.cfgs[i])
+	elsewhere.Listen = services.Addr(t)
+	g.nodes[i] = start(t, elsewhere)
+	c.do(add())
+	g.sameState()
+	stopsAsCopy(t, start(t, image), elsewhere.Dir)
+	hear(t, told, "with a copy of the directory of this node, in "+image.Dir)
+	c.do(add())
+	g.sameState()
+}
+
+// All nodes of a group are moved while they are stopped: by the word of the operator they are the group that they were.
+func TestWholeGroupMoves(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	c.do(add())
+	g.sameState()
+	for i, n := range g.nodes {
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		at := g.cfgs[i].Listen
+		old := g.cfgs[i].Dir
+		g.cfgs[i] = copied(t, g.cfgs[i])
+		g.cfgs[i].Listen, g.cfgs[i].Moved = at, true
+		if err := os.RemoveAll(old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.hangUp()
+	for i := range g.nodes {
+		g.nodes[i] = start(t, g.cfgs[i])
+	}
+	if r := c.do(add()); r.Number != 2 {
+		t.Errorf("the counter is %d, want 2", r.Number)
+	}
+	g.sameState()
+}
