@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -227,11 +229,36 @@ func (a *app) status(ctx context.Context) error {
 	if err := a.print().table(all, []string{"ADDRESS", "NODE", "ROLE", "TERM", "REVISION", "APPLIED", "SNAPSHOT", "WAITING", "VERSION", "SUPPORTS", "CHECK"}, rows); err != nil {
 		return err
 	}
+	if several := severalClusters(all); several != "" {
+		return &failure{code: exitNo, err: errors.New(strings.Join(append(silent, several), "; ")), hint: severalHint}
+	}
 	if len(silent) == 0 {
 		return nil
 	}
 	text := strings.Join(silent, "; ")
 	return &failure{code: exitNo, err: errors.New(text), hint: silentHint(text)}
+}
+
+// severalHint says what to do about nodes of several clusters.
+const severalHint = "decide for one, and name its nodes alone in --url, here and for all clients; stop the nodes of the others for good: to go on they join that one, each on an empty directory, with its --cluster-id and a number of their own (docs/operate.md, A lost majority)"
+
+// severalClusters says of which clusters nodes are, if they are of more than one: each grants what the others
+// grant, too.
+func severalClusters(nodes []nodeJSON) string {
+	of := map[uint64][]string{}
+	for i := range nodes {
+		if n := &nodes[i]; n.Error == "" {
+			of[n.Cluster] = append(of[n.Cluster], n.Address)
+		}
+	}
+	if len(of) < 2 {
+		return ""
+	}
+	var parts []string
+	for _, cluster := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprintf("cluster %d at %s", cluster, strings.Join(of[cluster], ", ")))
+	}
+	return fmt.Sprintf("these are nodes of %d clusters, each of which grants the same once more: %s", len(of), strings.Join(parts, "; "))
 }
 
 // silentHint says what to do about nodes that do not answer: one whose certificate is refused, or that
