@@ -153,22 +153,41 @@ func absolute(t *testing.T, path string) string {
 	return p
 }
 
-// So are the directories of a group. It is raised when all its nodes are back.
+// So are the directories of a group, of which one node had missed the last that was acknowledged: two of them serve what it
+// held, in its version, which is raised when all its nodes are back.
 func TestUpgrade_Directories(t *testing.T) {
-	dir := unpacked(t, "version2/group")
+	for _, was := range []int{2, 5} {
+		t.Run(fmt.Sprintf("version%d", was), func(t *testing.T) { groupOpened(t, was) })
+	}
+}
+
+func groupOpened(t *testing.T, was int) {
+	dir := unpacked(t, fmt.Sprintf("version%d/group", was))
 	var nodes []*node
 	var hosts []string
 	for i := 1; i <= 3; i++ { // where they were
-		host := fmt.Sprintf("127.77.2.%d", i)
+		host := fmt.Sprintf("127.77.%d.%d", was, i)
 		hosts = append(hosts, host+":7420")
 		nodes = append(nodes, &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, fmt.Sprint(i)), "--peer", host + ":7421", "--listen", host + ":7420"}})
 	}
 	url := "holdfast://" + strings.Join(hosts, ",")
-	runs(t, nodes[:2]...)
-	if n, late := does(t, url, "counter", "get", "n"), does(t, url, "kv", "get", "app/late"); n != "42" || late != "yes" {
-		t.Errorf("the counter is %s, and the key %s", n, late)
+	keeps := func(count string) {
+		t.Helper()
+		if n, late := does(t, url, "counter", "get", "n"), does(t, url, "kv", "get", "app/late"); n != count || late != "yes" {
+			t.Errorf("the counter is %s, and the key %s", n, late)
+		}
+		if was < 5 { // nothing was held there
+			return
+		}
+		if out, err := program(t, dir, "--url", url, "lock", "--try", "held", "--", "true").CombinedOutput(); err == nil || !strings.Contains(string(out), "held") {
+			t.Errorf("the lock that was held is granted: %s", out)
+		}
 	}
-	versions(t, url, 2, 2)
+	runs(t, nodes[:2]...)
+	keeps("42")
+	versions(t, url, 2, was)
 	runs(t, nodes[2])
 	versions(t, url, 3, newest)
+	does(t, url, "counter", "add", "n", "1")
+	keeps("43")
 }
