@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,25 @@ func hear(t *testing.T, notices chan string, text string) {
 			t.Fatalf("nobody is told that %q", text)
 		}
 	}
+}
+
+// heard is closed when there is a notice with a text.
+func heard(t *testing.T, notices chan string, text string) chan struct{} {
+	is := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case got := <-notices:
+				if strings.Contains(got, text) {
+					close(is)
+					return
+				}
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return is
 }
 
 // replaced waits until a node that lost its disk stops to be started under another
@@ -496,4 +516,59 @@ func TestLostDiskOfARestoredCluster(t *testing.T) {
 	if st, err := s.Status(within(t)); err != nil || st.Leading || st.Applied > 0 {
 		t.Errorf("it leads: %v, and has applied %d entries: %v", st.Leading, st.Applied, err)
 	}
+}
+
+// A server that was founded alone and has grown loses its disk. Without the others in its command line it can ask nobody: it founds a group of its own. When the others find it, they
+// are told, and it is told or stops. With them it is let in, and has what the group has.
+func TestGrownServerLosesItsDisk(t *testing.T) {
+	cfgs := founderConfigs(t, 3)
+	g := &group{t: t, cfgs: cfgs}
+	cfgs[0].Founders = nil
+	told := make(chan string, 1000)
+	cfgs[1].Notice = func(err error) { told <- err.Error() }
+	for i := range cfgs {
+		cfgs[i].Join = i > 0
+		g.nodes = append(g.nodes, start(t, cfgs[i]))
+	}
+	c := newClient(t, 1, func() []*server.Server { return g.nodes[:1] })
+	c.do(add())
+	for id := uint64(2); id <= 3; id++ {
+		g.until("the node is added", func(ctx context.Context) bool {
+			_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Add: []replica.Endpoint{{ID: id, Peer: cfgs[id-1].Listen}}})
+			return err == nil || errors.Is(err, driver.ErrConflict) || errors.Is(err, fs.ErrExist)
+		})
+		g.until("the node votes", func(ctx context.Context) bool {
+			_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Promote: []uint64{id}})
+			return err == nil
+		})
+	}
+	g.sameState()
+	if err := g.nodes[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.hangUp()
+	g.nodes[0] = g.nodes[1]
+	wipe(t, cfgs[0].Dir)
+	alone, notices := noticed(cfgs[0])
+	without := start(t, alone)
+	hear(t, told, "what calls itself node 1 has another directory")
+	select {
+	case <-without.Done(): // they have found it before it knew itself as a member of its own group
+	case <-heard(t, notices, "is of another group, which knows another node 1"):
+		if st, err := without.Status(within(t)); err != nil || len(st.Members.Conf.GetVoters()) != 1 {
+			t.Errorf("it votes in %+v, %v", st.Members, err)
+		}
+	}
+	if err := without.Close(); err != nil && !strings.Contains(err.Error(), "does not know this directory") {
+		t.Errorf("it stops with %v", err)
+	}
+	wipe(t, cfgs[0].Dir)
+	cfgs[0].Founders = cfgs[1].Founders
+	g.nodes[0] = replaced(t, start(t, cfgs[0]), cfgs[0], 4)
+	g.whole(2, 3, 4)
+	c = newClient(t, 2, g.up)
+	if r := c.do(add()); r.Number != 2 {
+		t.Errorf("the counter is %d, want 2", r.Number)
+	}
+	g.sameState()
 }

@@ -344,3 +344,75 @@ func slowDown(t *testing.T) {
 	}
 	disks[at].slow.Store(0)
 }
+
+// A node whose data has taken its share refuses growth while it runs, and says in numbers why. Once keys were deleted, growth goes on by itself.
+func TestMaxData(t *testing.T) { synctest.Test(t, fillShare) }
+
+func fillShare(t *testing.T) {
+	told := make(chan string, 1000)
+	g, _ := crampedGroup(t, 1, func(c *server.Config) {
+		c.SoftLimit, c.Notice = 2<<20, func(err error) { told <- err.Error() }
+	})
+	s := g.space(g.leader())
+	before := occupy(t, s)
+	put := func(i int) error {
+		_, err := s.KV().Put(within(t), fmt.Sprint("k", i), make([]byte, 8<<10))
+		return err
+	}
+	n := 0
+	for ; put(n) == nil; n++ {
+		if n > 1000 {
+			t.Fatal("8 MiB are taken, of 2")
+		}
+	}
+	before.refused(t, s)
+	hear(t, told, "and may take 2.0 MiB")
+	if st, err := g.nodes[0].Status(within(t)); err != nil || !st.Full {
+		t.Errorf("its status is %+v, %v", st, err)
+	}
+	before.freed(t, s)
+	for i := range n {
+		if _, err := s.KV().Delete(within(t), fmt.Sprint("k", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before.backBy(t, s, time.Now().Add(time.Second))
+	if err := put(0); err != nil {
+		t.Errorf("when the keys are gone, a key: %v", err)
+	}
+}
+
+// A follower whose disk was full to the last byte has caught up within seconds of room, with what the others have written meanwhile.
+func TestFullFollowerCatchesUp(t *testing.T) { synctest.Test(t, catchUp) }
+
+func catchUp(t *testing.T) {
+	g, disks := crampedGroup(t, 3)
+	at := g.leader()
+	s := g.space(at)
+	follower := (at + 1) % 3
+	disks[follower].full.Store(true)
+	for i := range 100 {
+		if _, err := s.KV().Put(within(t), fmt.Sprint("k", i), make([]byte, 8<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(3 * time.Second) // of the bubble: for what still has room
+	behind := func() bool {
+		mine, err1 := g.nodes[follower].Status(within(t))
+		its, err2 := g.nodes[g.leader()].Status(within(t))
+		if err1 != nil || err2 != nil {
+			t.Fatal(err1, err2)
+		}
+		return mine.Applied < its.Applied
+	}
+	if !behind() {
+		t.Fatal("a disk without room does not hold the follower up")
+	}
+	disks[follower].full.Store(false)
+	for room := time.Now(); behind(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(room) > 3*time.Second {
+			t.Fatal("three seconds after there was room it has not caught up")
+		}
+	}
+	g.sameState()
+}

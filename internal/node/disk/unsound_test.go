@@ -1,6 +1,7 @@
 package disk_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -132,5 +133,29 @@ func TestUnsoundSnapshot_NewerVersion(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// A whole backup of a newer version is refused, says so, and nothing is written.
+func TestRestoreRefuses_NewerVersion(t *testing.T) {
+	files := simdisk.New()
+	counting(t, files)
+	rewrite(t, files, 0, func(_ *storage.SnapshotMeta, b []byte) []byte { b[slices.Index(b, 1)] = 99; return b })
+	s, rec, err := storage.Open(files, "old", options)
+	must(t, err)
+	r, err := s.OpenSnapshot(rec.Snapshot.Index)
+	must(t, err)
+	var backup bytes.Buffer
+	must(t, errors.Join(r.Save(&backup), r.Close(), s.Close()))
+	put(t, files, "backups", "backups/newer", backup.Bytes())
+	_, err = disk.Restore(files, "backups/newer", anew("new", 0))
+	if !errors.Is(err, core.ErrVersion) || errors.Is(err, storage.ErrDamaged) || !strings.Contains(err.Error(), "backups/newer") || !strings.Contains(err.Error(), "99") {
+		t.Errorf("it is refused with %v", err)
+	}
+	if _, err := disk.Examine(files, "backups/newer", false); !errors.Is(err, core.ErrVersion) {
+		t.Errorf("a check says %v", err)
+	}
+	if _, err := files.List("new"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the new directory was begun: %v", err)
 	}
 }

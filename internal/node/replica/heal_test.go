@@ -404,3 +404,90 @@ func TestCheck_WhileMostHeal(t *testing.T) {
 		}
 	}
 }
+
+// The node that an operator has named is lost before another has its state, be it before or after it is known what that is: nothing is granted
+// meanwhile. Started again, the others take its state over, also after the time of the next check; if it is gone for good they are started
+// again, which forgets what the operator said, and one of them is named.
+func TestCheck_NamedNodeIsLost(t *testing.T) {
+	for name, late := range map[string]bool{"before it has told what it has": false, "before it has sent what it has": true} {
+		t.Run(name+" and comes back", func(t *testing.T) {
+			x, was := namedAndLost(t, late)
+			x.gone, x.park = 0, false
+			x.allHave(was[1])
+		})
+		t.Run(name+" for good", func(t *testing.T) {
+			x, was := namedAndLost(t, late)
+			x.park = false
+			x.restarted(1, x.doubts[1])
+			x.restarted(3, x.doubts[3])
+			x.tickAll(100)
+			leader := x.nodes[1].Status().Leader
+			if leader == 0 || x.doubts[1] || x.doubts[3] {
+				t.Fatalf("node %d leads, and the next start is to know: %v", leader, x.doubts)
+			}
+			x.nodes[leader].Check(x.now, 12)
+			x.tickAll(50)
+			x.nodes[leader].Unfreeze(x.now, 13, 1)
+			x.allHave(was[0])
+		})
+	}
+}
+
+// namedAndLost is a trio in which node 2 was named, and is gone since; late: when the others know what it has. It also
+// tells what each node had.
+func namedAndLost(t *testing.T, late bool) (x *trio, was []uint64) {
+	t.Helper()
+	x = checking(t)
+	x.damage(2, 5)
+	x.damage(3, 6)
+	x.until(replica.CheckNoRule)
+	was = x.numbers()
+	x.park = late
+	x.nodes[1].Unfreeze(x.now, 11, 2)
+	x.settle()
+	if late {
+		x.healing(3)
+		x.healing(1)
+	}
+	x.gone = 2
+	x.tickAll(200)
+	for _, id := range []uint64{1, 3} {
+		if st := x.nodes[id].Status(); !st.Frozen || !slices.Equal(x.numbers(), was) || st.Healing != late {
+			t.Fatalf("without node 2 node %d is frozen: %v, heals: %v, and the nodes have %v, as before %v", id, st.Frozen, st.Healing, x.numbers(), was)
+		}
+	}
+	return x, was
+}
+
+// allHave lets time pass, and wants grants to go on with a number on all nodes that run.
+func (x *trio) allHave(right uint64) {
+	x.t.Helper()
+	x.tickAll(300 + holdersWait)
+	for i, n := range x.numbers() {
+		id := uint64(i + 1)
+		if st := x.nodes[id].Status(); id != x.gone && (n != right || st.Frozen || st.Healing) {
+			x.t.Errorf("node %d has %d, want %d; it is frozen: %v, heals: %v", id, n, right, st.Frozen, st.Healing)
+		}
+	}
+}
+
+// The wait of a group that has begun anew does not end while a change of its members is not complete.
+func TestCheck_WaitOfARestoreGoesOnDuringAChange(t *testing.T) {
+	for _, changing := range []bool{false, true} {
+		x := newTrioFrom(t, func(ends []replica.Endpoint) replica.Recovered {
+			rec := replica.Bootstrap(core.Config{}, ends)
+			rec.Snapshot.Conf.Held = 10e9
+			if changing {
+				rec.Snapshot.Conf.Conf.VotersOutgoing = []uint64{1, 2, 3}
+			}
+			if err := rec.Machine.Apply(core.AppendEntry(nil, &core.Entry{Kind: core.EntryFreeze, Version: core.BaseVersion}), nil); err != nil {
+				t.Fatal(err)
+			}
+			return rec
+		}, replica.Config{CheckEvery: time.Hour})
+		checkingFrom(t, x).tickAll(300)
+		if st := x.nodes[1].Status(); st.Frozen != changing || changing != (st.Held > 0) {
+			t.Errorf("a change is under way: %v; after the wait it is frozen: %v, for %s", changing, st.Frozen, st.Held)
+		}
+	}
+}

@@ -47,11 +47,9 @@ func (n *Node) heardWant(from, least, revision uint64) {
 	n.sendMachine(from, least)
 }
 
-// goesOn: an operator has said which state is right, and grants will go on with it. Another check would
-// forget that.
-func (n *Node) goesOn() bool {
-	return n.check.rule == ruled && n.check.ruler != 0 && n.machine.Frozen()
-}
+// goesOn: an operator has said which state is right, and grants will go on with it, also if the node that has it has yet to
+// say what that is. Another check would forget that.
+func (n *Node) goesOn() bool { return n.check.ruler != 0 && n.machine.Frozen() }
 
 // goOn ends a freeze by the word of an operator, once no token of the states that were given up can
 // come again and nobody believes any more in what they had granted.
