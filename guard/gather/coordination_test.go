@@ -480,6 +480,22 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// A wait for a limiter looks again when it allows the cost, and not much later.
+func TestLimit_Refilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := must[*holdfast.Space](t)(holdfast.New(memhold.New()))
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		must[limit.Decision](t)(s.Limiter("fast", limit.Rate{Algorithm: limit.TokenBucket, Count: 10, Per: time.Minute}).AllowN(ctx, "k", 10))
+		three, began := guard.LimitAvailable("fast", "k", 3), time.Now()
+		_, err := gather.New(gather.Config{Space: s}).Wait(ctx, &three, gather.WaitOptions{Recheck: time.Hour})
+		if after := time.Since(began); err != nil || after < 18*time.Second || after > 20*time.Second {
+			t.Errorf("after %s: %v", after, err)
+		}
+	})
+}
+
 // A new rate wakes a wait that rests, at once: no look is due that could see it by itself.
 func TestLimit_NewRateWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
