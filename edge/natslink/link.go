@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/edge"
+	"github.com/holdfast-io/holdfast/internal/causes"
 	"github.com/holdfast-io/holdfast/internal/hostlist"
 	"github.com/holdfast-io/holdfast/internal/natsconn"
 	"github.com/holdfast-io/holdfast/internal/trust"
@@ -33,7 +34,7 @@ type Link struct {
 	mu      sync.Mutex
 	missed  func()
 	err     error
-	told    map[string]bool // causes, since nothing was wrong
+	told    causes.Told
 }
 
 var _ edge.Keeper = (*Link)(nil)
@@ -191,25 +192,10 @@ func (l *Link) remember(err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err = err; err == nil {
-		l.told = nil
+		l.told.Well()
 		return false
 	}
-	known := l.told[cause(err)]
-	if l.told == nil {
-		l.told = map[string]bool{}
-	}
-	l.told[cause(err)] = true
-	return !known
-}
-
-// cause is an error without its numbers: the port of a connection is another with each attempt.
-func cause(err error) string {
-	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1
-		}
-		return r
-	}, err.Error())
+	return l.told.Fresh(err)
 }
 
 func (l *Link) tell(err error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/edge"
+	"github.com/holdfast-io/holdfast/internal/causes"
 )
 
 // Alerts tells a URL when nodes begin and cease to differ too much.
@@ -22,11 +23,12 @@ type Alerts struct {
 	SyncAge    time.Duration
 	// Client posts; nil: http.DefaultClient.
 	Client *http.Client
-	// OnError is told of an alert that could not be delivered; it is tried again with
-	// the next look.
+	// OnError is told of an alert that could not be delivered, each cause once until one is; it is
+	// tried again with the next look.
 	OnError func(error)
 
 	firing map[string]bool
+	told   causes.Told
 }
 
 // alertTimeout bounds one delivery.
@@ -67,8 +69,11 @@ func (a *Alerts) tell(ctx context.Context, alert string, value, threshold float6
 	err := a.post(ctx, map[string]any{"alert": alert, "firing": firing, "node": a.Node.Actor().String(), "value": value, "threshold": threshold})
 	if err == nil {
 		a.firing[alert] = firing
-	} else if a.OnError != nil {
-		a.OnError(fmt.Errorf("alert %s: %w", alert, err))
+		a.told.Well()
+		return
+	}
+	if err = fmt.Errorf("alert %s: %w", alert, err); a.told.Fresh(err) && a.OnError != nil {
+		a.OnError(err)
 	}
 }
 
