@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/drivertest"
 	"github.com/holdfast-io/holdfast/internal/services"
+	"github.com/holdfast-io/holdfast/limit"
 )
 
 // suite runs what of the conformance suite needs no link of its own.
@@ -149,6 +150,47 @@ func TestClusterMovesASlot(t *testing.T) {
 	}
 	if err := <-got; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestClusterMovesALimiter: what a key has used counts while its slot goes to another node, where nobody begins anew, and
+// afterwards.
+func TestClusterMovesALimiter(t *testing.T) {
+	t.Parallel()
+	nodes := services.RedisCluster(t, 2)
+	s := open(t, with(nodes[0].URL(), "addr", nodes[1].Addr()))
+	l := s.Limiter("l", limit.Rate{Count: 5, Per: time.Hour})
+	allowed, unsure := map[string]int{}, map[string]int{}
+	ask := func(key string) (err error) {
+		brief, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		d, err := l.Allow(brief, key)
+		if d.Allowed {
+			allowed[key]++
+		} else if err != nil {
+			unsure[key]++
+		}
+		return err
+	}
+	for range 2 {
+		if err := ask("used"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	services.MoveSlot(t, nodes, "{holdfast}:", func() {
+		for range 2 {
+			_ = ask("used") // may be refused, as all that needs more than is there
+			_ = ask("new")
+		}
+	})
+	for _, key := range []string{"used", "new"} {
+		eventually(t, "the limiter does not answer at the new place", func() bool { return ask(key) == nil })
+		for range 6 {
+			_ = ask(key)
+		}
+		if n, more := allowed[key], unsure[key]; n > 5 || n+more < 5 {
+			t.Errorf("%q was allowed %d of 5, and perhaps %d more", key, n, more)
+		}
 	}
 }
 
