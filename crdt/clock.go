@@ -28,19 +28,23 @@ var ErrSkew = errors.New("the clock of the other node is ahead")
 
 // Observe makes later times of this clock greater than t. A time that is more than
 // skew ahead of wall is refused with [ErrSkew]: one node with a clock in 2099
-// would win every comparison for ever.
+// would win every comparison for ever. So is, whatever the skew, one in the last millisecond
+// that there is, after which there may be no later time.
 func (c *Clock) Observe(t Time, wall time.Time, skew time.Duration) error {
-	if ahead := t.Wall().Sub(wall); ahead > skew {
+	if ahead := t.Wall().Sub(wall); ahead > skew || t >= lastMilli<<16 {
 		return fmt.Errorf("crdt: a time is %s ahead of the own clock, more than %s: %w", ahead, skew, ErrSkew)
 	}
 	c.last = max(c.last, t)
 	return nil
 }
 
+// lastMilli is the last millisecond of a Time, in the year 10889. No clock gets there by itself.
+const lastMilli = 1<<48 - 1
+
 func atWall(wall time.Time) Time {
 	ms := wall.UnixMilli()
 	if ms < 0 {
 		return 0
 	}
-	return Time(min(uint64(ms), 1<<48-1) << 16)
+	return Time(min(uint64(ms), lastMilli-1) << 16)
 }

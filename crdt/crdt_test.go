@@ -493,6 +493,32 @@ func TestSkew(t *testing.T) {
 	}
 }
 
+// A clock that believes every time goes on to give later ones, whatever it is told.
+func TestClock_Forged(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	for _, forged := range []crdt.Time{1<<64 - 1, 1<<64 - 2, (1<<48 - 1) << 16, (1<<48-1)<<16 - 1, 1 << 63} {
+		var c crdt.Clock
+		seen := c.Next(now)
+		if err := c.Observe(forged, now, 1<<63-1); err == nil {
+			seen = forged
+		} else if !errors.Is(err, crdt.ErrSkew) {
+			t.Errorf("%x: %v", uint64(forged), err)
+		}
+		for range 3 {
+			next := c.Next(now)
+			if next <= seen {
+				t.Fatalf("%x: after %x came %x", uint64(forged), uint64(seen), uint64(next))
+			}
+			seen = next
+		}
+	}
+	var c crdt.Clock
+	late := time.Date(20000, 1, 1, 0, 0, 0, 0, time.UTC)
+	if a, b := c.Next(late), c.Next(late); b <= a {
+		t.Errorf("in the year 20000 after %x came %x", uint64(a), uint64(b))
+	}
+}
+
 func TestPrune(t *testing.T) {
 	var m crdt.Map
 	var c crdt.Clock
