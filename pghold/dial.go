@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -47,7 +50,7 @@ func (c *client) dial(ctx context.Context, waits bool) (*pgLink, error) {
 		holdSessions: map[driver.Spec]*driver.Session{}, sessions: map[*driver.Session]struct{}{}, claims: map[*rowClaim]struct{}{},
 		gatherings: map[Key]*gathering{}, releases: map[Key]*releases{},
 	}
-	conn, err := c.connect(ctx, l.heard)
+	conn, err := c.connect(ctx, l.heard, &l.received)
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +69,14 @@ func (c *client) dial(ctx context.Context, waits bool) (*pgLink, error) {
 }
 
 // connect opens a connection as the pool would. heard is told of notifications
-// by the next reader.
-func (c *client) connect(caller context.Context, heard func(*pgconn.Notification)) (*pgx.Conn, error) {
+// by the next reader; received counts what comes.
+func (c *client) connect(caller context.Context, heard func(*pgconn.Notification), received *atomic.Uint64) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(caller, max(c.config.ConnectTimeout, c.opts.Timeout))
 	defer cancel()
 	pool, cfg := c.pool.Config(), c.config.Copy()
 	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { heard(n) }
+	frontend := cfg.BuildFrontend
+	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend { return frontend(counted{r, received}, w) }
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "holdfast"
 	}
@@ -91,6 +96,20 @@ func (c *client) connect(caller context.Context, heard func(*pgconn.Notification
 		}
 	}
 	return conn, nil
+}
+
+// counted counts the pieces that are read.
+type counted struct {
+	io.Reader
+	n *atomic.Uint64
+}
+
+func (r counted) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.n.Add(1)
+	}
+	return n, err
 }
 
 func (c *client) hangUp(conn *pgx.Conn) {
@@ -164,7 +183,7 @@ func backend(ctx context.Context, conn *pgx.Conn) (pid uint32, err error) {
 // keepsServer looks whether a second connection gets the first one's server, or
 // the first one another, which happens only if it is given back in between.
 func (c *client) keepsServer(ctx context.Context, first *pgx.Conn) error {
-	second, err := c.connect(ctx, func(*pgconn.Notification) {})
+	second, err := c.connect(ctx, func(*pgconn.Notification) {}, new(atomic.Uint64))
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,12 @@ type pgLink struct {
 	small   []byte
 	// until is the deadline for what is read; zero: none.
 	until time.Time
+	// For its own goroutine: heardOf is how much had been received when quiet was set; since then
+	// nothing was.
+	heardOf uint64
+	quiet   time.Time
+
+	received atomic.Uint64 // counts what the socket gave, in pieces
 
 	// Guarded by the client's mutex.
 	holdSessions map[driver.Spec]*driver.Session
@@ -257,7 +263,7 @@ func (l *pgLink) idle() {
 // read takes notifications until there is a job, and asks for a sign of life
 // when nothing has come for a while.
 func (l *pgLink) read() {
-	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Keepalive)
+	ctx, cancel := context.WithDeadline(l.life, l.signDue())
 	defer cancel()
 	if !l.mayRead(cancel) {
 		return
@@ -277,6 +283,14 @@ func (l *pgLink) read() {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		l.probe()
 	}
+}
+
+// signDue is when a sign of life is due. Jobs that need no answer move it no further.
+func (l *pgLink) signDue() time.Time {
+	if n := l.received.Load(); n != l.heardOf || l.quiet.IsZero() {
+		l.heardOf, l.quiet = n, time.Now()
+	}
+	return l.quiet.Add(l.c.opts.Keepalive)
 }
 
 // mayRead announces a read that cancel interrupts, unless there is a job.

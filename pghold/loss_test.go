@@ -111,6 +111,18 @@ func TestSilentCut(t *testing.T) {
 	refused(t, h.Release(), holdfast.ErrLost)
 }
 
+// TestSilentCut_OfASemaphore: the keepalive is due however often the program looks which waiters' locks
+// it needs.
+func TestSilentCut_OfASemaphore(t *testing.T) {
+	pg := services.SharedPostgreSQL(t)
+	way := services.Proxy(t, pg.Addr())
+	s := openPool(t, way.URL(pg.URL(pg.CreateDatabase(t))), &pghold.Options{Keepalive: time.Second, Timeout: 3 * time.Second})
+	h := must(s.Semaphore("s", 2).Acquire(t.Context(), 1))(t)
+	way.Cut()
+	defer way.Heal()
+	lost(t, h)
+}
+
 // TestBusyConnectionIsNotLost: a connection that is in use all the time outlives
 // its keepalive.
 func TestBusyConnectionIsNotLost(t *testing.T) {
