@@ -36,7 +36,7 @@ var _ driver.Handle = (*hold)(nil)
 // Acquire takes the wants one after the other, in order of name, so that nobody
 // waits for each other in a circle.
 func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
-	ctx, err := c.begin(ctx)
+	ctx, err := c.beginAnywhere(ctx)
 	if err != nil {
 		return driver.Grant{}, err
 	}
@@ -80,6 +80,9 @@ func (c *client) takeOne(ctx context.Context, u *user, w *driver.Want, r *driver
 			return piece{}, err
 		}
 		return piece{lock: k, token: k.token}, nil
+	}
+	if err := c.e.check(); err != nil {
+		return piece{}, err
 	}
 	k, token, err := c.claim(ctx, u, w, r)
 	return piece{claim: k, token: token}, err

@@ -97,8 +97,21 @@ func (e *engine) endIfGone() error {
 	return err
 }
 
-// begin starts every call, with a context that knows of Close; end ends it.
+// begin starts every call but Acquire; end ends it. In a directory that is not there any more
+// nothing begins: nobody would see it.
 func (c *client) begin(ctx context.Context) (context.Context, error) {
+	ctx, err := c.beginAnywhere(ctx)
+	if err == nil {
+		if err = c.e.check(); err != nil {
+			c.end()
+		}
+	}
+	return ctx, err
+}
+
+// beginAnywhere is begin for a call that looks itself whether the directory is there. The context
+// that it returns knows of Close.
+func (c *client) beginAnywhere(ctx context.Context) (context.Context, error) {
 	if err := ctx.Err(); err != nil {
 		return ctx, stopped(ctx, driver.NotDone)
 	}
@@ -157,9 +170,6 @@ func (c *client) Ping(ctx context.Context) error {
 		return err
 	}
 	defer c.end()
-	if err := c.e.check(); err != nil {
-		return err
-	}
 	return c.e.look(ctx, func() {})
 }
 

@@ -53,7 +53,7 @@
 //
 // A directory that is removed or replaced under a program that waits there, or of which the control file
 // is, ends for that program: within a second or so its holds are lost and its waits end, with an error that is
-// ErrClosed and ErrUnavailable. It has to open the directory anew.
+// ErrClosed and ErrUnavailable. Every other call is refused with it at once. It has to open the directory anew.
 //
 // # What it cannot promise
 //

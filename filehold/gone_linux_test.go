@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/filehold"
@@ -81,5 +82,45 @@ func TestGone(t *testing.T) {
 				closed("a hold", h.Err())
 			}
 		})
+	}
+}
+
+// In a directory that is not there any more nothing begins: it would be done where nobody sees it.
+func TestGone_CallsAreRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, ctx := space(t, dir), deadline(t)
+	if _, err := s.Counter("c").Add(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"add":     second(s.Counter("c").Add(ctx, 1)),
+		"flush":   second(s.Counter("c").Buffered(10, time.Hour).Flush(ctx)),
+		"load":    second(s.Counter("c").Load(ctx)),
+		"next":    second(s.Sequence("q").Next(ctx)),
+		"put":     second(s.KV().Put(ctx, "k", nil)),
+		"get":     second(s.KV().Get(ctx, "k")),
+		"place":   second(s.Semaphore("s", 1).TryAcquire(ctx, 1)),
+		"session": second(s.Session(ctx)),
+		"inspect": second(s.Inspect(ctx, "m")),
+		"leader":  second(s.Election("e").Leader(ctx)),
+		"count":   second(s.Latch("l", 1).CountDown(ctx, 1)),
+	} {
+		if !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrNotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Counter("c").Load(ctx); n != 1 || err != nil {
+		t.Errorf("back in its place the counter is %d: %v", n, err)
+	}
+	if h, err := s.Semaphore("s", 1).TryAcquire(ctx, 1); err != nil {
+		t.Errorf("back in its place: %v", err)
+	} else if err := h.Release(); err != nil {
+		t.Error(err)
 	}
 }

@@ -21,16 +21,16 @@ const batch = 128
 func (c *client) Watch(ctx context.Context, r *driver.WatchRequest) iter.Seq2[driver.Event, error] {
 	return func(yield func(driver.Event, error) bool) {
 		ctx, err := c.begin(ctx)
-		if err != nil {
-			yield(driver.Event{}, err)
+		if err != nil { // of a directory that is gone the holders are told, too: nobody else may ever look
+			yield(driver.Event{}, cmp.Or(c.e.endIfGone(), err))
 			return
 		}
 		c.e.ref() // the caller's loop may outlive the Space
 		c.end()
 		defer c.e.unref()
 		w, wake, from, err := c.e.watch(ctx, r)
-		if err != nil { // of a directory that is gone the holders are told, too: nobody else may ever look
-			yield(driver.Event{}, cmp.Or(c.e.endIfGone(), err))
+		if err != nil {
+			yield(driver.Event{}, err)
 			return
 		}
 		defer c.leaveWatch(w)
