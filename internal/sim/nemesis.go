@@ -241,16 +241,16 @@ func (c *cluster) spare() int {
 }
 
 // changing: a change is not complete, or nodes that run, and vote by what the leader or they themselves know, know of
-// different members. A removal that is asked for leaves fewer nodes to lose, from when it is in the log.
+// different members, or would after a crash. A removal that is asked for leaves fewer nodes to lose, from when it is in the log.
 func (c *cluster) changing(l *node) bool {
 	conf := l.replica.Word().Members.Conf
-	return l.replica.Status().Changing || slices.ContainsFunc(c.nodes, func(n *node) bool {
+	return slices.ContainsFunc(c.nodes, func(n *node) bool {
 		if !n.up || n.asking {
 			return false
 		}
-		is := n.replica.Word().Members.Conf
-		votes := slices.Contains(conf.GetVoters(), n.id) || slices.Contains(is.GetVoters(), n.id)
-		return votes && is.String() != conf.String()
+		s := n.replica.Status()
+		votes := slices.Contains(conf.GetVoters(), n.id) || slices.Contains(s.Members.Conf.GetVoters(), n.id)
+		return votes && (s.Changing || s.Members.Conf.String() != conf.String())
 	})
 }
 

@@ -169,6 +169,27 @@ func TestRemovalIsToldWhenDurable(t *testing.T) {
 	}
 }
 
+// A change of any kind is soon known to be committed on the disks of all, also where nobody asks for anything: a node that
+// crashes goes by the members that its disk knows, and may need the vote of one that is lost since.
+func TestChangesAreKnownOnAllDisks(t *testing.T) {
+	c := newCouple(t, replica.Config{Dir: 11})
+	c.ticks(2)
+	c.start(2, replica.Config{Dir: 22}, replica.Joining(core.Config{}))
+	c.done(adding(2))
+	c.nodes[1].Met(c.now, 2, 22, replica.Versions{})
+	c.ticks(20)
+	c.done(promoting(2))
+	if !c.nodes[1].Status().Changing {
+		t.Error("a change is told to be known on the disk before anything was written after it")
+	}
+	c.ticks(4)
+	for id := uint64(1); id <= 2; id++ {
+		if c.nodes[id].Status().Changing {
+			t.Errorf("after a crash node %d would not know that node 2 votes", id)
+		}
+	}
+}
+
 // A directory that comes with a new node is noted once, and belongs to its number
 // from then on.
 func TestDirectoriesAreNoted(t *testing.T) {

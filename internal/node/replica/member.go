@@ -414,6 +414,7 @@ func (n *Node) applyChange(e *raftpb.Entry) {
 	}
 	before := n.members.Conf
 	n.members.Conf = n.raft.ApplyConfChange(cc)
+	n.removed.changed = e.GetIndex()
 	if n.members.retire(before) {
 		n.removed.at = e.GetIndex()
 	}
@@ -462,6 +463,7 @@ func (m *Membership) retire(before *raftpb.ConfState) (any bool) {
 // what it only knew, and may need the vote of the node that it had sent away.
 type removals struct {
 	at      uint64 // the index of the last
+	changed uint64 // the index of the last change of any kind
 	told    uint64 // of the last that Output.Removed has told
 	written uint64 // the commit index in what was written last
 	durable uint64 // and in what is durable
@@ -475,14 +477,17 @@ func (n *Node) tellRemoved() {
 	}
 }
 
-// proposeRemoved writes something after a removal, so that it is known for sure to
-// be committed, and while a change is not complete, which raft completes when something
-// is applied.
-func (n *Node) proposeRemoved() {
-	if n.serving && n.transfer == 0 && len(n.flying) == 0 && (n.removed.durable < n.removed.at || n.joint()) {
+// proposeAfterChange writes something after a change of the members, so that all disks know that it is
+// committed: nodes that crash go by the members of before otherwise, and may need the vote of one that is
+// lost by then. And it does while a change is not complete, which raft completes when something is applied.
+func (n *Node) proposeAfterChange() {
+	if n.serving && n.transfer == 0 && len(n.flying) == 0 && (n.forgetful() || n.joint()) {
 		n.proposeEntry(nil)
 	}
 }
+
+// forgetful: after a crash this node would not know of the last change of the members.
+func (n *Node) forgetful() bool { return n.removed.durable < n.removed.changed }
 
 func adds(cc *raftpb.ConfChangeV2) bool {
 	return slices.ContainsFunc(cc.GetChanges(), func(c *raftpb.ConfChangeSingle) bool { return c.GetType() == raftpb.ConfChangeAddLearnerNode })

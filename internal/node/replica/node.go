@@ -208,7 +208,7 @@ func (n *Node) Tick(now int64) {
 		n.tickGoal()
 		n.proposeThaw()
 		n.proposeNews()
-		n.proposeRemoved()
+		n.proposeAfterChange()
 		n.proposeRaise()
 		n.proposeQuota()
 		n.proposeCheck()
@@ -448,7 +448,8 @@ type Status struct {
 	Held time.Duration
 	// Full: its disk is nearly full, as SetFull told.
 	Full bool
-	// Changing: a change of the members is not complete, or this node leads and has one in its log that it does not know to be decided.
+	// Changing: a change of the members is not complete, or not known on this disk to be decided, or this node leads and has one in its log
+	// of which it does not know that yet.
 	Changing bool
 }
 
@@ -460,7 +461,7 @@ func (n *Node) Status() Status {
 	}
 	term := n.raft.BasicStatus().HardState.GetTerm()
 	return Status{
-		Current: n.leader != 0 && n.term == term, Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(), Full: n.full, Changing: n.changing(),
+		Current: n.leader != 0 && n.term == term, Version: n.version(), Versions: versions, Checked: n.checked(), Healing: n.healing != nil, Frozen: n.machine.Frozen(), Held: n.held(), Full: n.full, Changing: n.changing() || n.forgetful(),
 		ID: n.cfg.ID, Dir: n.cfg.Dir, Leader: n.leader, Term: term, Applied: n.applied,
 		Leading: n.leading, Serving: n.serving, Members: n.members, Waiting: n.waiting.len(), Flying: len(n.flying),
 		Revision: n.machine.Revision(), Hash: n.machine.Hash(), ClusterTime: n.machine.Now(),
