@@ -1,7 +1,10 @@
 package transport
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"strings"
@@ -273,5 +276,45 @@ func TestOldCallersAreNotAnswered(t *testing.T) {
 	case <-lost:
 	case <-told:
 		t.Error("the answer is not lost")
+	}
+}
+
+// ofBefore are hellos of programs from before a group had a version, which are shorter: without the versions, and the first
+// without the directories, too.
+func ofBefore() map[string][]byte {
+	old := map[string][]byte{}
+	now := hello{purpose: forMessages, cluster: 7, group: 1, from: 1, to: 2, dir: 11}.encode()
+	for version, size := range map[byte]int{1: 42, 2: 58} {
+		b := append([]byte(nil), now[:size-4]...)
+		b[4] = version
+		old[fmt.Sprintf("version %d", version)] = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, table))
+	}
+	return old
+}
+
+// Nodes of programs from before there was a version are not heard by those of now, and hear nothing from them: neither hello is
+// one for the other side, and the connection ends.
+func TestProgramsOfBeforeAreNotHeard(t *testing.T) {
+	for name, b := range ofBefore() {
+		heard := make(chan string, 10)
+		ln := listen(t)
+		b2, err := New(Config{ID: 2, Cluster: 7, Group: 1, Timeout: 100 * time.Millisecond, Unreachable: func(uint64) {},
+			Deliver: func(uint64, []byte) { heard <- "a message" }}, ln)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Write(appendFrame(b, []byte("a message of then, which is long enough for a hello of now")))
+		if answer, _ := io.ReadAll(c); len(answer) > 0 || len(heard) > 0 {
+			t.Errorf("%s is answered %x, and %d messages of it are heard", name, answer, len(heard))
+		}
+		c.Close()
+		b2.Close()
+		if _, err := decodeHello(append(b, make([]byte, helloSize-len(b))...)); err == nil || !strings.Contains(err.Error(), "run the same version on both nodes") {
+			t.Errorf("%s is refused with %v", name, err)
+		}
 	}
 }
