@@ -185,7 +185,7 @@ func (s *Server) whereabouts(known []replica.Endpoint) map[string]uint64 {
 	return addrs
 }
 
-// seekCopies looks for others now and then, as long as the node runs.
+// seekCopies looks for others now and then, and when this node has met another, as long as it runs.
 func (s *Server) seekCopies(l *loop) {
 	for {
 		if known := l.known(); len(known) > 0 {
@@ -193,8 +193,20 @@ func (s *Server) seekCopies(l *loop) {
 		}
 		select {
 		case <-time.After(again):
+		case <-s.meets:
 		case <-l.stopped:
 			return
+		}
+	}
+}
+
+// met tells that another node has shown itself: one that began just now knows of nobody.
+func (s *Server) met(l *loop) func(peer, dir uint64, v transport.Versions) {
+	return func(peer, dir uint64, v transport.Versions) {
+		l.met(peer, dir, v)
+		select {
+		case s.meets <- struct{}{}:
+		default: // it will look anyway
 		}
 	}
 }
@@ -214,21 +226,26 @@ func (l *loop) known() (members []replica.Endpoint) {
 	return members
 }
 
-// arrive decides about a directory that is a copy, or has been moved.
+// soughtFor is how long a start waits for others to say whether they know of one that runs with its directory: those
+// that do not answer are asked again while it runs.
+const soughtFor = 500 * time.Millisecond
+
+// arrive decides, before the node takes part, about a directory with which another runs, or that is a copy or has been moved.
 func (s *Server) arrive(rec *replica.Recovered) error {
-	c := s.disk.Copied()
+	c, alone := s.disk.Copied(), rec.Alone(s.cfg.ID)
+	if c != nil || !alone && rec.Snapshot.Index > 0 {
+		if err := s.seek(s.outside, 0, s.whereabouts(rec.Snapshot.Conf.Endpoints)); err != nil {
+			return err
+		}
+	}
 	if c == nil {
 		return nil
 	}
-	if err := s.seek(s.outside, 0, s.whereabouts(rec.Snapshot.Conf.Endpoints)); err != nil {
-		return err
-	}
-	alone := rec.Alone(s.cfg.ID)
 	if !alone && !s.cfg.Moved {
 		return s.cfg.uncertain(c)
 	}
 	if alone && !s.cfg.Moved {
-		s.notice(fmt.Errorf("the directory %s was in %s before: if that is still there, see that it is not used any more, since two servers would grant the same. Tokens go on beyond all that it gives", s.cfg.Dir, from(c)))
+		s.notice(fmt.Errorf("the directory %s was copied or moved from %s: if that is still there, see that it is not used any more, since two servers would grant the same. Tokens go on here beyond all that are given there", s.cfg.Dir, from(c)))
 	}
 	return s.disk.Settle(s.cfg.ID, rec, s.newest(), time.Now())
 }
@@ -239,7 +256,7 @@ func (s *Server) outside(id uint64, addr string, question []byte) ([]byte, error
 		return nil, errors.ErrUnsupported
 	}
 	versions := transport.Versions{Least: core.BaseVersion, Newest: s.newest()}
-	return transport.Ask(transport.Config{Cluster: s.cfg.ClusterID, ID: s.cfg.ID, Dir: s.disk.Directory(), Versions: versions, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Dial: s.cfg.host.Dialer()}, id, addr, question)
+	return transport.Ask(transport.Config{Cluster: s.cfg.ClusterID, ID: s.cfg.ID, Dir: s.disk.Directory(), Versions: versions, Timeout: soughtFor, TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Dial: s.cfg.host.Dialer()}, id, addr, question)
 }
 
 // newest is the newest version of a group that this node supports.

@@ -41,19 +41,6 @@ func refusesCopy(t *testing.T, cfg server.Config, texts ...string) {
 	}
 }
 
-// stopsAsCopy: a node stops by itself, and says why.
-func stopsAsCopy(t *testing.T, s *server.Server, text string) {
-	t.Helper()
-	select {
-	case <-s.Done():
-	case <-within(t).Done():
-		t.Fatal("it goes on")
-	}
-	if err := s.Close(); !errors.Is(err, storage.ErrCopied) || !strings.Contains(err.Error(), text) {
-		t.Errorf("it stops with %v, want %q", err, text)
-	}
-}
-
 // A copy of the directory of a running node takes no part, under whichever address and also by the word
 // that it was moved: its operator is told where the node runs, and the node's own where the copy is.
 func TestCopyOfARunningNode(t *testing.T) {
@@ -120,7 +107,7 @@ func TestMovedDirectory(t *testing.T) {
 	g.nodes[i] = start(t, moved)
 	c.do(add())
 	g.sameState()
-	stopsAsCopy(t, start(t, g.cfgs[i]), moved.Dir)
+	refusesCopy(t, g.cfgs[i], "began before this one", moved.Dir)
 	hear(t, told, "with a copy of the directory of this node, in "+g.cfgs[i].Dir)
 	if err := g.nodes[i].Close(); err != nil {
 		t.Fatal(err)
@@ -170,36 +157,83 @@ func TestCopyOfAServerAlone(t *testing.T) {
 		}
 		last = token
 	}
-	hear(t, told, "was in "+cfg.Dir)
+	hear(t, told, "was copied or moved from "+cfg.Dir)
 
 	with := server.Config{Dir: t.TempDir(), Listen: services.Addr(t)}
 	newClient(t, 3, one(start(t, with))).do(add())
 	refusesCopy(t, copied(t, with), "began before this one", with.Listen)
 }
 
-// Of a running node there is a second one that cannot be told from it by its directory, as by the image of a machine: of the two
-// the later one stops, also if neither is at an address that the group knows, and the other's operator is told.
+// imaged is a node at an address that the group does not know, and a configuration for another that cannot be told from it by its
+// directory, as by the image of a machine.
+func (g *group) imaged(i int) (told chan string, image server.Config) {
+	g.t.Helper()
+	image = copied(g.t, g.cfgs[i])
+	if err := errors.Join(os.Remove(filepath.Join(image.Dir, "place")), g.nodes[i].Close()); err != nil {
+		g.t.Fatal(err)
+	}
+	g.cfgs[i], told = noticed(g.cfgs[i])
+	g.cfgs[i].Listen = services.Addr(g.t)
+	g.nodes[i] = start(g.t, g.cfgs[i])
+	return told, image
+}
+
+// Of a running node there is a second one that cannot be told from it by its directory: the other nodes know of the first, also if
+// neither is at an address that the group knows. The second does not start, and the first's operator is told.
 func TestImageOfARunningNode(t *testing.T) {
 	g := newGroup(t, 3)
 	c := newClient(t, 1, g.up)
 	c.do(add())
 	g.sameState()
 	i := (g.leader() + 1) % 3
-	image := copied(t, g.cfgs[i])
-	if err := os.Remove(filepath.Join(image.Dir, "place")); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.nodes[i].Close(); err != nil {
-		t.Fatal(err)
-	}
-	elsewhere, told := noticed(g.cfgs[i])
-	elsewhere.Listen = services.Addr(t)
-	g.nodes[i] = start(t, elsewhere)
+	told, image := g.imaged(i)
 	c.do(add())
 	g.sameState()
-	stopsAsCopy(t, start(t, image), elsewhere.Dir)
+	refusesCopy(t, image, "began before this one", g.cfgs[i].Dir)
 	hear(t, told, "with a copy of the directory of this node, in "+image.Dir)
 	c.do(add())
+	g.sameState()
+}
+
+// Nobody knew of the first when the second was started. As soon as both have met another node one of them stops: the second, since it began
+// later, or the first, if the group has heard the second before and that has promised what the first has not.
+func TestImageIsFoundLater(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	c.do(add())
+	g.sameState()
+	i := (g.leader() + 1) % 3
+	_, image := g.imaged(i)
+	for j, n := range g.nodes {
+		if j != i {
+			if err := n.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	first, second := g.nodes[i], start(t, image)
+	c.hangUp()
+	for j := range g.nodes {
+		if j != i {
+			g.nodes[j] = start(t, g.cfgs[j])
+		}
+	}
+	select {
+	case <-second.Done():
+		if err := second.Close(); !errors.Is(err, storage.ErrCopied) && !strings.Contains(err.Error(), "but an older copy") {
+			t.Errorf("the second stops with %v", err)
+		}
+	case <-first.Done():
+		if err := first.Close(); !strings.Contains(err.Error(), "but an older copy") {
+			t.Errorf("the first stops with %v", err)
+		}
+		g.nodes[i] = second
+	case <-within(t).Done():
+		t.Fatal("both go on")
+	}
+	if r := c.do(add()); r.Number != 2 {
+		t.Errorf("the counter is %d, want 2", r.Number)
+	}
 	g.sameState()
 }
 
