@@ -87,7 +87,7 @@ type Config struct {
 	Incarnation uint64
 	// Link leads to the other nodes; nil: there are none.
 	Link Link
-	// Flush is the time between two messages of what has changed; 0: 100 ms. The first comes sooner, by the name, so
+	// Flush is the time between two messages of what has changed, at least a millisecond; 0: 100 ms. The first comes sooner, by the name, so
 	// that nodes which start together do not all send at one moment. A node that has only
 	// heard of changes sends a message of some 40 bytes and its name, which says what its total is.
 	Flush time.Duration
@@ -188,6 +188,9 @@ func Open(c Config) (*Node, error) {
 	return n, nil
 }
 
+// minFlush keeps a node from being busy with nothing but the time.
+const minFlush = time.Millisecond
+
 // complete checks the settings and fills in the defaults.
 func (c *Config) complete() error {
 	if err := checkName("actor", c.Actor); err != nil {
@@ -206,6 +209,9 @@ func (c *Config) complete() error {
 	setDefault(&c.State, 10*time.Second)
 	setDefault(&c.MaxMessage, 48<<10)
 	setDefault(&c.MaxIncoming, 250)
+	if c.Flush < minFlush {
+		return invalid("open %q: a Flush of %s is too short; it needs %s", c.Actor, c.Flush, minFlush)
+	}
 	if c.State < c.Flush {
 		return invalid("open %q: State %s is shorter than Flush %s", c.Actor, c.State, c.Flush)
 	}

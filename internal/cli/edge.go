@@ -81,7 +81,7 @@ func (e *edging) flags(f *pflag.FlagSet) {
 	f.Int64Var(&e.localCap, "local-cap", 0, "what this node admits alone for each key in that time (default: as much as all)")
 	f.StringVar(&e.name, "limiter", "requests", "the limit's name, the same on all nodes that share it")
 	f.BoolVar(&e.sync, "sync", true, "tell other nodes, and listen to them")
-	f.DurationVar(&e.flush, "flush", 100*time.Millisecond, "time between two messages of what has changed")
+	f.DurationVar(&e.flush, "flush", 100*time.Millisecond, "time between two messages of what has changed, 1ms at least")
 	f.StringVar(&e.listen, "listen", edgeListen, "address for checks, by HTTP and gRPC on one port")
 	f.BoolVar(&e.public, "public", false, "allow an address other than loopback: every caller that reaches it can take from every key")
 	f.StringVar(&e.cert, "tls-cert", "", "certificate for clients, in PEM; with --tls-key (default: no TLS)")
