@@ -29,7 +29,8 @@ import (
 )
 
 // Limiter decides about one call of a key: a holdfast.Limiter or LeasedLimiter, or a
-// limitlocal.Limiter.
+// limitlocal.Limiter. One of your own has to return when its context ends: that is what
+// [Options.Timeout] ends.
 type Limiter = middleware.Limiter
 
 // Failure is what to do with a call about which the limiter cannot decide.

@@ -22,7 +22,8 @@ import (
 )
 
 // Limiter decides about one request of a key: a holdfast.Limiter or LeasedLimiter, or a
-// limitlocal.Limiter.
+// limitlocal.Limiter. One of your own has to return when its context ends: that is what
+// [Options.Timeout] ends.
 type Limiter = middleware.Limiter
 
 // Failure is what to do with a request about which the limiter cannot decide.
