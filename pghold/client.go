@@ -326,19 +326,34 @@ func (c *client) lost(l *pgLink, err error) {
 }
 
 // Close gives back everything in order, as far as ctx allows, and ends every
-// connection: the server frees what is left, and is waited for.
+// connection: the server frees what is left, and is waited for. The pool may take 15 s to
+// give up a connection that does not answer: when ctx has ended that goes on in the background.
 func (c *client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	links := slices.Collect(maps.Keys(c.links))
 	c.mu.Unlock()
 	c.kill()
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
-	defer cancel()
-	said := c.bye(ctx, links)
+	soon, cancel := context.WithTimeout(ctx, c.opts.Timeout/5)
+	said := c.bye(soon, links)
 	for _, l := range links {
 		l.fail(errClosed)
 	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer cancel()
+		c.hangUpAll(soon, said, links)
+	}()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// hangUpAll returns when every connection has ended; as far as ctx allows and the others were told, also for the server.
+func (c *client) hangUpAll(ctx context.Context, said bool, links []*pgLink) {
 	c.work.Wait()
 	if said {
 		c.awaitEnd(ctx, links)
@@ -346,7 +361,6 @@ func (c *client) Close(ctx context.Context) error {
 	if c.own {
 		c.pool.Close()
 	}
-	return nil
 }
 
 // bye tells the others what is free now; without it they find out by
