@@ -16,7 +16,7 @@ func TestClosedIsFree(t *testing.T) {
 	url := database(t)
 	other := open(t, url)
 	check(t, released(other.Mutex("m").Acquire(t.Context())))
-	for range 5 {
+	for range 25 {
 		s := openPool(t, url, &pghold.Options{Timeout: 3 * patience})
 		must(s.Mutex("m").Acquire(t.Context()))(t)
 		next := waiting(t, s, "m")
