@@ -233,8 +233,10 @@ func TestBucketIsDeleted(t *testing.T) {
 		"add":     second(s.Counter("c").Add(t.Context(), 1)),
 		"acquire": second(s.Mutex("n").Acquire(t.Context())),
 		"list":    second(s.KV().Page(t.Context(), "")),
+		"get":     second(s.KV().Get(t.Context(), "k")),
+		"inspect": second(s.Inspect(t.Context(), "n")),
 	} {
-		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "gone") {
+		if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrNotFound) || !holdfast.NotDone(err) || !strings.Contains(err.Error(), "gone") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -32,7 +32,7 @@ func openStore(ctx context.Context, l *natsconn.Conn, o Options) (*store, error)
 	s := &store{conn: l, patience: openPatience, js: js, bucket: o.Bucket, stream: "KV_" + o.Bucket, prefix: "$KV." + o.Bucket + ".", known: o.version, sweepAge: o.sweepAge, sweepSkew: o.sweepSkew,
 		begins: make(chan struct{}, beginsAtATime), reads: make(chan struct{}, readsAtATime)}
 	info, err := s.find(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, errNoBucket) {
 		info, err = s.make(ctx, o)
 	}
 	if err != nil {

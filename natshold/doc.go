@@ -63,7 +63,8 @@
 // for free only if the mark is, since whatever forgets in order of age takes that
 // first. When somebody has set such a thing since, or the bucket was purged or made
 // anew, calls are ErrUnavailable and holds end at their next renewal, with the
-// reason. A bucket that Open has made cannot be purged. In one that the tools of
+// reason. While the bucket is gone calls are ErrUnavailable, too, and holds end when
+// they were not renewed in time. A bucket that Open has made cannot be purged. In one that the tools of
 // NATS have made, or an earlier version, the purge of a single key is not noticed:
 // it frees a lock under its holder, as deleting its key by hand does.
 //

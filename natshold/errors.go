@@ -19,6 +19,9 @@ const (
 	codeMemoryFull  nats.ErrorCode = 10028
 )
 
+// errNoBucket is why nothing can be asked. It is no fs.ErrNotExist: to its caller that is a key.
+var errNoBucket = errors.New("the bucket is gone: make it, and open a new Space")
+
 // answer is what an error of the library means: a conflict, the server's last
 // word as a [driver.Error], or something that may be better the next time.
 func answer(err error) error {
@@ -36,7 +39,7 @@ func answer(err error) error {
 	case nats.JSErrCodeStreamWrongLastSequence, nats.JSErrCodeStreamWrongLastSequenceConstant:
 		return driver.ErrConflict
 	case nats.JSErrCodeStreamNotFound:
-		return driver.Errorf("", "", fs.ErrNotExist, "the bucket is gone: make it, and open a new Space")
+		return driver.Errorf("", "", driver.ErrUnavailable, "%w", errNoBucket)
 	case codeTooLarge:
 		return driver.Errorf("", "", fs.ErrInvalid, "the value is larger than the bucket allows")
 	case codeStoreFailed, codeAccountFull, codeStorageFull, codeMemoryFull:

@@ -360,7 +360,7 @@ func TestWatchOfADeletedBucket(t *testing.T) {
 	for ev := range w.events {
 		t.Errorf("told %s", ev.String())
 	}
-	if !errors.Is(w.why, fs.ErrNotExist) {
+	if !errors.Is(w.why, holdfast.ErrUnavailable) || errors.Is(w.why, holdfast.ErrNotFound) {
 		t.Errorf("the watch ended with %v", w.why)
 	}
 }

@@ -3,7 +3,6 @@ package natshold
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -127,7 +126,7 @@ func silent(err error) bool {
 
 // missing tells a bucket that is gone from a server that is not ready.
 func (s *store) missing(ctx context.Context, err error) error {
-	if _, why := s.find(ctx); errors.Is(why, fs.ErrNotExist) {
+	if _, why := s.find(ctx); errors.Is(why, errNoBucket) {
 		return why
 	}
 	return err

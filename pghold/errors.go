@@ -32,13 +32,18 @@ var advice = map[string]struct {
 }{
 	"28P01": {fs.ErrPermission, "check user and password"},
 	"28000": {fs.ErrPermission, "check user, pg_hba.conf and TLS settings"},
-	"3D000": {fs.ErrNotExist, "there is no such database; create it or name another"},
+	"3D000": {driver.ErrUnavailable, "there is no such database; create it or name another"},
+	"3F000": {driver.ErrUnavailable, removedAdvice},
+	"42P01": {driver.ErrUnavailable, removedAdvice},
 	"40P01": {driver.ErrDeadlock, "deadlock: this program and another wait for each other's locks; take several names in one AcquireAll, or always in one order"},
 	"40001": {driver.ErrConflict, "another transaction came first; try again"},
 	"HF001": {driver.ErrLost, ""},
 	"22P05": {fs.ErrInvalid, "the database's encoding lacks a character of the text; use a UTF8 database"},
 	"25006": {driver.ErrUnavailable, "the server is read-only, as a standby is; connect to the primary (target_session_attrs=read-write)"},
 }
+
+const removedAdvice = "a schema of Holdfast, or something in it, was removed while it was used; close every Space on the database and open it anew, which makes it again; " +
+	"what was in it is lost, holds of semaphores among it"
 
 const fullAdvice = "the server's table of locks is full; hold fewer names at a time, or raise max_locks_per_transaction in postgresql.conf " +
 	"(the table has room for about max_locks_per_transaction x (max_connections + max_prepared_transactions) locks of all programs)"

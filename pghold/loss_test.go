@@ -297,7 +297,7 @@ func TestBadServers(t *testing.T) {
 	}{
 		"unreachable":    {"postgres://u:hidden@127.0.0.1:1/db?sslmode=disable&connect_timeout=2", holdfast.ErrUnavailable, []string{"acquire", `"m"`, "127.0.0.1:1", "try again"}},
 		"wrong password": {as("limited:hidden", db), fs.ErrPermission, []string{"acquire", "password"}},
-		"wrong database": {as("holdfast", "nowhere"), fs.ErrNotExist, []string{"nowhere", "no such database"}},
+		"wrong database": {as("holdfast", "nowhere"), holdfast.ErrUnavailable, []string{"nowhere", "no such database"}},
 		"no right":       {as("limited:secret-of-the-role", db), fs.ErrPermission, []string{"GRANT CREATE ON DATABASE", db, "limited", "pghold.Schema"}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -441,5 +441,33 @@ func TestForceWithoutAnAnswer(t *testing.T) {
 			return false
 		}}
 		runThrough(t, newTripProxy(t, pg, n+1, obeyed), at, b, look, s, name)
+	}
+}
+
+// TestSchemaIsDropped: calls say what has happened, and a Space that is opened then makes what is missing.
+func TestSchemaIsDropped(t *testing.T) {
+	url := database(t)
+	for name, drop := range map[string]string{"functions": "drop schema holdfast_v10 cascade", "tables": "drop schema holdfast cascade"} {
+		s := open(t, url)
+		check(t, released(s.Mutex("m").Acquire(t.Context())))
+		must(s.KV().Put(t.Context(), "k", nil))(t)
+		must(connect(t, url).Exec(t.Context(), drop))(t)
+		_, put := s.KV().Put(t.Context(), "k", nil)
+		_, get := s.KV().Get(t.Context(), "k")
+		_, inspect := s.Inspect(t.Context(), "m")
+		_, place := s.Semaphore("s", 1).TryAcquire(t.Context(), 1)
+		calls := map[string]error{"inspect": inspect, "place": place}
+		if name == "tables" {
+			calls["put"], calls["get"] = put, get
+		}
+		for what, err := range calls {
+			if !errors.Is(err, holdfast.ErrUnavailable) || !holdfast.NotDone(err) || !strings.Contains(err.Error(), "open it anew") {
+				t.Errorf("%s without the %s: %v", what, name, err)
+			}
+		}
+		check(t, s.Close())
+		fresh := open(t, url)
+		check(t, released(fresh.Semaphore("s", 1).TryAcquire(t.Context(), 1)))
+		must(fresh.KV().Put(t.Context(), "k", nil))(t)
 	}
 }
