@@ -1,13 +1,17 @@
 package server_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/server"
@@ -38,6 +42,19 @@ func refusesCopy(t *testing.T, cfg server.Config, texts ...string) {
 		if !errors.Is(err, storage.ErrCopied) || !strings.Contains(err.Error(), text) {
 			t.Errorf("the copy is refused with %v, want %q", err, text)
 		}
+	}
+}
+
+// stopsAsCopy: a node stops by itself, and says why.
+func stopsAsCopy(t *testing.T, s *server.Server, text string) {
+	t.Helper()
+	select {
+	case <-s.Done():
+	case <-within(t).Done():
+		t.Fatal("it goes on")
+	}
+	if err := s.Close(); !errors.Is(err, storage.ErrCopied) || !strings.Contains(err.Error(), text) {
+		t.Errorf("it stops with %v, want %q", err, text)
 	}
 }
 
@@ -195,42 +212,27 @@ func TestImageOfARunningNode(t *testing.T) {
 	g.sameState()
 }
 
-// Nobody knew of the first when the second was started. As soon as both have met another node one of them stops: the second, since it began
-// later, or the first, if the group has heard the second before and that has promised what the first has not.
+// The second was cut off from all others when it was started, so that nobody told it of the first: it stops as soon as it meets
+// another node.
 func TestImageIsFoundLater(t *testing.T) {
 	g := newGroup(t, 3)
 	c := newClient(t, 1, g.up)
 	c.do(add())
 	g.sameState()
 	i := (g.leader() + 1) % 3
-	_, image := g.imaged(i)
-	for j, n := range g.nodes {
-		if j != i {
-			if err := n.Close(); err != nil {
-				t.Fatal(err)
-			}
+	told, image := g.imaged(i)
+	g.sameState()
+	var met atomic.Bool
+	host.Put(&image, &host.Host{Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+		if !met.Load() {
+			return nil, errors.New("cut off")
 		}
-	}
-	first, second := g.nodes[i], start(t, image)
-	c.hangUp()
-	for j := range g.nodes {
-		if j != i {
-			g.nodes[j] = start(t, g.cfgs[j])
-		}
-	}
-	select {
-	case <-second.Done():
-		if err := second.Close(); !errors.Is(err, storage.ErrCopied) && !strings.Contains(err.Error(), "but an older copy") {
-			t.Errorf("the second stops with %v", err)
-		}
-	case <-first.Done():
-		if err := first.Close(); !strings.Contains(err.Error(), "but an older copy") {
-			t.Errorf("the first stops with %v", err)
-		}
-	case <-within(t).Done():
-		t.Fatal("both go on")
-	}
-	g.nodes[i] = g.nodes[(i+1)%3] // the other one may stop, too
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}})
+	second := start(t, image)
+	met.Store(true)
+	stopsAsCopy(t, second, g.cfgs[i].Dir)
+	hear(t, told, "with a copy of the directory of this node, in "+image.Dir)
 	if r := c.do(add()); r.Number != 2 {
 		t.Errorf("the counter is %d, want 2", r.Number)
 	}
