@@ -46,6 +46,13 @@ func TestBadCosts(t *testing.T) {
 				t.Errorf("%s: a key of %d bytes: %v, %v", a, len(key), one, all)
 			}
 		}
+		for _, now := range []time.Time{{}, time.Unix(-1, 0), time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(1<<61, 0)} {
+			_, one := l.Take("k", now, 1)
+			_, all := g.Take("k", now, 1)
+			if owed := l.Charge("k", now, 1); !errors.Is(one, fs.ErrInvalid) || !errors.Is(all, fs.ErrInvalid) || !errors.Is(owed, fs.ErrInvalid) {
+				t.Errorf("%s: at %s: %v, %v, %v", a, now, one, all, owed)
+			}
+		}
 		if l.Keys() != 0 {
 			t.Errorf("%s: %d keys are left", a, l.Keys())
 		}

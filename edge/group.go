@@ -44,7 +44,7 @@ func (g *Group) AllowN(_ context.Context, key string, n int64) (limit.Decision, 
 // Take is [Limiter.Take] of all. The decision is that of the limiter that leaves least,
 // or has to be waited for longest.
 func (g *Group) Take(key string, now time.Time, cost int64) (limit.Decision, error) {
-	if err := checkKey(key); err != nil {
+	if err := checkUse(key, now); err != nil {
 		return limit.Decision{}, err
 	}
 	at := now.UnixNano()

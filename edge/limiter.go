@@ -200,9 +200,10 @@ func (l *Limiter) shard(key string) *shard {
 
 // Take decides whether cost may be taken from key at now, and takes it if so. A cost
 // of 0 only looks; one that no wait makes possible is refused with [limit.Never]. An
-// error says that nothing was decided: the key, which may be "", is too long, or there are too many.
+// error says that nothing was decided: the key, which may be "", is too long, or there are too many, or now is not of
+// the years 1970 to 2261.
 func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, error) {
-	if err := checkKey(key); err != nil {
+	if err := checkUse(key, now); err != nil {
 		return limit.Decision{}, err
 	}
 	at := now.UnixNano()
@@ -257,7 +258,7 @@ func (l *Limiter) takeFirst(s *shard, key string, epoch, at, cost int64) (limit.
 // Charge takes cost without asking, for work with a cost that was not known before. The
 // key may owe afterwards.
 func (l *Limiter) Charge(key string, now time.Time, cost int64) error {
-	if err := checkKey(key); err != nil {
+	if err := checkUse(key, now); err != nil {
 		return err
 	}
 	if cost < 0 || cost > limit.MaxCount {

@@ -534,10 +534,14 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// checkKey refuses what is no key of a limiter; "" is one, for all together.
-func checkKey(key string) error {
+// checkUse refuses a key that is too long, and a time of which nanoseconds since 1970 do not fit in 63 bits: it would be
+// taken for another, and the key refused for centuries.
+func checkUse(key string, now time.Time) error {
 	if len(key) > MaxName {
 		return invalid("the key has %d bytes; at most %d are allowed", len(key), MaxName)
+	}
+	if y := now.UTC().Year(); y < 1970 || y > 2261 {
+		return invalid("the time %s is not of the years 1970 to 2261: give that of now", now.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -170,7 +170,11 @@ func (h *handler) refuse(w http.ResponseWriter, d limit.Decision) {
 
 // seconds is a time in whole seconds, rounded up: a client that comes then is not early.
 func seconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+	whole := d / time.Second
+	if d%time.Second > 0 {
+		whole++
+	}
+	return strconv.FormatInt(int64(whole), 10)
 }
 
 func problem(w http.ResponseWriter, status int, kind, title string, policies []string) {

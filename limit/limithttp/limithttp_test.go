@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -60,6 +61,21 @@ func Example() {
 	// 200 "api";r=1
 	// 200 "api";r=0
 	// 429 "api";r=0
+}
+
+// far is a limiter that is full again in the longest of times.
+type far struct{}
+
+func (far) AllowN(context.Context, string, int64) (limit.Decision, error) {
+	return limit.Decision{Allowed: true, Limit: 2, ResetAfter: math.MaxInt64}, nil
+}
+
+// The longest time does not become one that is over.
+func TestHeaders_Longest(t *testing.T) {
+	h := limithttp.New(far{}, limithttp.Options{Rate: rate, Legacy: true})(fine)
+	if got := get(h, "192.0.2.1:1").Header.Get("X-RateLimit-Reset"); got != "9223372037" {
+		t.Errorf("the reset is in %s s", got)
+	}
 }
 
 // TestHeaders: what is told of seconds is of one moment.
