@@ -352,7 +352,8 @@ func (c *client) Close(ctx context.Context) error {
 	return nil
 }
 
-// hangUpAll returns when every connection has ended; as far as ctx allows and the others were told, also for the server.
+// hangUpAll returns when every connection has ended. If the others were told what is free, it waits until the server
+// has ended them, too, as far as ctx allows.
 func (c *client) hangUpAll(ctx context.Context, said bool, links []*pgLink) {
 	c.work.Wait()
 	if said {

@@ -101,20 +101,20 @@ func (c *client) askLimiter(ctx context.Context, k limits.Known, r *driver.Limit
 	if err != nil {
 		return limitAnswer{}, failure(ctx, err)
 	}
-	var time [2]int64
+	var at [2]int64 // seconds and microseconds
 	word, rest, _ := strings.Cut(reply[0], " ")
-	found, err := cutNumbers(rest, time[:])
-	return limitAnswer{word, found, time[0]*second + time[1]*1000}, err
+	found, err := cutNumbers(rest, at[:])
+	return limitAnswer{word, found, at[0]*second + at[1]*1000}, err
 }
 
 // cutNumbers takes numbers from the front of a text.
 func cutNumbers(text string, to []int64) (rest string, err error) {
 	for i := range to {
-		word, rest, _ := strings.Cut(text, " ")
+		var word string
+		word, text, _ = strings.Cut(text, " ")
 		if to[i], err = strconv.ParseInt(word, 10, 64); err != nil {
-			return rest, fmt.Errorf("the server's answer has %q where a number belongs", word)
+			return text, fmt.Errorf("the server's answer has %q where a number belongs", word)
 		}
-		text = rest
 	}
 	return text, nil
 }

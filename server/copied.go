@@ -156,11 +156,11 @@ func (s *Server) askAll(ask asker, addrs map[string]uint64, asked map[string]boo
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for addr, id := range addrs {
-		if known := address.Canonical(addr); addr == "" || asked[known] {
+		known := address.Canonical(addr)
+		if addr == "" || asked[known] {
 			continue
-		} else {
-			asked[known] = true
 		}
+		asked[known] = true
 		wg.Go(func() {
 			b, err := ask(id, addr, question)
 			var answer sighted
@@ -226,8 +226,8 @@ func (l *loop) known() (members []replica.Endpoint) {
 	return members
 }
 
-// soughtFor is how long a start waits for others to say whether they know of one that runs with its directory: those
-// that do not answer are asked again while it runs.
+// soughtFor is how long a start waits for another node to be connected, to greet and to say whether it knows of one that
+// runs with the directory, each: those that do not answer are asked again while it runs.
 const soughtFor = 500 * time.Millisecond
 
 // arrive decides, before the node takes part, about a directory with which another runs, or that is a copy or has been moved.
@@ -238,13 +238,12 @@ func (s *Server) arrive(rec *replica.Recovered) error {
 			return err
 		}
 	}
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil
-	}
-	if !alone && !s.cfg.Moved {
+	case !alone && !s.cfg.Moved:
 		return s.cfg.uncertain(c)
-	}
-	if alone && !s.cfg.Moved {
+	case !s.cfg.Moved:
 		s.notice(fmt.Errorf("the directory %s was copied or moved from %s: if that is still there, see that it is not used any more, since two servers would grant the same. Tokens go on here beyond all that are given there", s.cfg.Dir, from(c)))
 	}
 	return s.disk.Settle(s.cfg.ID, rec, s.newest(), time.Now())

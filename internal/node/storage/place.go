@@ -102,15 +102,20 @@ func (s *Store) notePlace(closed bool) error {
 	temp, name := s.tempName(), s.path(placeName)
 	err := s.writePlace(placer, temp, closed)
 	if lacksRoom(err) {
-		_ = s.fs.Remove(temp)
-		_ = s.fs.Remove(name) // it may be missing
-		return nil
+		return s.forgetPlace(temp)
 	}
 	return s.steps(
 		step{"write", temp, func() error { return err }},
 		step{"rename", temp, func() error { return s.fs.Rename(temp, name) }},
 		step{"sync directory", s.dir, func() error { return s.fs.SyncDir(s.dir) }},
 	)
+}
+
+// forgetPlace removes an older word for good, and what was begun of another.
+func (s *Store) forgetPlace(temp string) error {
+	_ = s.fs.Remove(temp)
+	_ = s.fs.Remove(s.path(placeName)) // it may be missing
+	return s.step("sync directory", s.dir, s.fs.SyncDir(s.dir))
 }
 
 func (s *Store) writePlace(placer Placer, temp string, closed bool) error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-io/holdfast/internal/node/storage"
+	"github.com/holdfast-io/holdfast/internal/node/storage/simdisk"
 )
 
 // opened opens a store and tells of which other it is a copy.
@@ -89,7 +90,7 @@ func TestCopied_Not(t *testing.T) {
 
 // somewhere is a file system of which a test says where it is.
 type somewhere struct {
-	storage.OS
+	storage.FS
 	at   storage.Place
 	full bool
 }
@@ -100,7 +101,7 @@ func (s *somewhere) Create(name string) (storage.File, error) {
 	if s.full && strings.HasPrefix(filepath.Base(name), "tmp-") {
 		return nil, syscall.ENOSPC
 	}
-	return s.OS.Create(name)
+	return s.FS.Create(name)
 }
 
 // Neither a file that has another inode where it was, nor one that is the same elsewhere, is a copy. The same
@@ -122,9 +123,9 @@ func TestCopied_Places(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s, _ := opened(t, &somewhere{at: was}, dir)
+			s, _ := opened(t, &somewhere{FS: storage.OS{}, at: was}, dir)
 			must(t, s.Close())
-			if _, copied := opened(t, &somewhere{at: c.now}, dir); (copied != nil) != c.copied {
+			if _, copied := opened(t, &somewhere{FS: storage.OS{}, at: c.now}, dir); (copied != nil) != c.copied {
 				t.Errorf("it is told as a copy of %+v", copied)
 			}
 		})
@@ -139,7 +140,7 @@ func TestCopied_WithoutRoom(t *testing.T) {
 	must(t, s.Close())
 	at, err := storage.OS{}.Place(filepath.Join(dir, "place"))
 	must(t, err)
-	s, _ = opened(t, &somewhere{at: at, full: true}, dir)
+	s, _ = opened(t, &somewhere{FS: storage.OS{}, at: at, full: true}, dir)
 	if _, err := os.Stat(filepath.Join(dir, "place")); !os.IsNotExist(err) {
 		t.Errorf("an older word stays: %v", err)
 	}
@@ -148,5 +149,19 @@ func TestCopied_WithoutRoom(t *testing.T) {
 	_, copied := opened(t, storage.OS{}, copyOf(t, dir))
 	if copied != nil {
 		t.Errorf("it is told as a copy of %+v, of which nothing is known", copied)
+	}
+}
+
+// A power cut does not bring back the word that a store was closed, once it is open again without room for another.
+func TestCopied_WithoutRoomNorPower(t *testing.T) {
+	disk := simdisk.New()
+	files := &somewhere{FS: disk, at: storage.Place{Host: "a", Dir: "/data"}}
+	s, _ := opened(t, files, "node")
+	must(t, s.Close())
+	files.full = true
+	opened(t, files, "node")
+	after := disk.Crash(func(int) int { return 0 }) // of what was not synced nothing is left
+	if _, copied := opened(t, &somewhere{FS: after, at: storage.Place{Host: "b", Dir: "/data"}}, "node"); copied != nil {
+		t.Errorf("it is told as a copy of %+v, by a word that was taken back", copied)
 	}
 }
