@@ -9,8 +9,8 @@ import (
 )
 
 // forModule are the methods of a node by which the packages of this module serve it to others, without a
-// promise of compatibility; programs use its Space. It only gets shorter.
-var forModule = set(`Feed.Place Server.Look Server.LookAt Server.Members Server.Renew Server.Status Server.Submit Server.Watch
+// promise of compatibility; programs use its Space. It gets no longer.
+var forModule = set(`Feed.Place Server.Events Server.Look Server.Members Server.Renew Server.Status Server.Submit Server.Watch
 	Stream.Attach Stream.Detach Watch.Next Watch.Place`)
 
 // A program outside of the module can name every type that a public package asks of it or gives
