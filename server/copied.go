@@ -113,7 +113,7 @@ func (s *Server) sighted(l *loop, dir uint64, question []byte) ([]byte, error) {
 
 // doubled is why this process stops.
 func (s *Server) doubled(at, dir string) error {
-	return fmt.Errorf("%w: a process that began before this one runs with the same directory, as node %d, in %s, and listens for other nodes at %s. Two cannot make promises under one number, so that this one stops, and changes nothing. "+
+	return fmt.Errorf("%w: a process that began before this one runs with the same directory, as node %d, in %s, and listens for other nodes at %s. Two cannot make promises under one number, so that this one stops, and promises nothing more. "+
 		"If it is a copy, remove %s, and let another node join on an empty directory (holdfast serve --join, holdfast member add). If this one is to stay, stop the other for good, and start this one on an empty directory, to be let in anew", storage.ErrCopied, s.cfg.ID, dir, at, s.cfg.Dir)
 }
 
@@ -277,7 +277,7 @@ func (c *Config) uncertain(copied *storage.Copied) error {
 	if !copied.Closed {
 		was, why = "ran, or was killed", "it may have promised more since, which is not known here"
 	}
-	return fmt.Errorf("%w: it was copied or moved from %s, where node %d %s: %s. So the node does not take part, and nothing was changed. "+
+	return fmt.Errorf("%w: it was copied or moved from %s, where node %d %s: %s. So the node does not take part, and has promised nothing here. "+
 		"Empty %s and start the node by the same command line: the group lets it in anew. If nothing is left at the old place, and the node had stopped there before it was copied, start it with Config.Moved (holdfast serve --moved). If it is to be another node, let it join on an empty directory under a number of its own (holdfast serve --join, holdfast member add)",
 		storage.ErrCopied, from(copied), c.ID, was, why, c.Dir)
 }
