@@ -16,7 +16,7 @@ var forModule = set(`Feed.Place Server.Events Server.Look Server.Members Server.
 // A program outside of the module can name every type that a public package asks of it or gives
 // to it, but for forModule: no exported signature, field or method has a type of internal/. A public name for such a
 // type (type Config = …) is one that it can name.
-func TestNoInternalTypes(t *testing.T) {
+func TestSurfaceHasNoInternalTypes(t *testing.T) {
 	_, files := source(t)
 	for _, f := range files {
 		if f.test || f.ast.Name.Name == "main" || !public(f) {
@@ -39,7 +39,7 @@ func TestNoInternalTypes(t *testing.T) {
 }
 
 // The comment of package server names the methods that carry no promise.
-func TestForModuleIsTold(t *testing.T) {
+func TestSurfaceForModuleIsTold(t *testing.T) {
 	text, err := os.ReadFile("server/doc.go")
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 // but the sequence of tokens. The row of its holder follows if it is
 // still held a moment later. A caller that wants rows to be complete closes the fast path, which
 // ends quick grants everywhere, and waits until no program has one without a row
-// (holdfast.noted). A program that waits for a name has its waiters' lock, which does the same for
+// (noted in sql/fastgrant.sql). A program that waits for a name has its waiters' lock, which does the same for
 // that name.
 
 // Advisory locks of ours, bigint form.
