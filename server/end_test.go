@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -181,5 +182,43 @@ func TestFailingDisk(t *testing.T) {
 	defer s.Close()
 	if n, err := s.Counter("n").Load(within(t)); err != nil || n != 10 {
 		t.Errorf("the next process finds a count of %d, %v, want 10", n, err)
+	}
+}
+
+// A node without its directory ends: another that is started in its place would grant the same names.
+func TestDirectoryIsRemoved(t *testing.T) {
+	for name, take := range map[string]func(dir string) error{
+		"moved": func(dir string) error { return os.Rename(dir, dir+".away") },
+		"replaced": func(dir string) error {
+			return errors.Join(os.Rename(dir, dir+".away"), os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "LOCK"), nil, 0o600))
+		},
+		"unlocked": func(dir string) error { return os.Remove(filepath.Join(dir, "LOCK")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "node")
+			s, err := holdfast.Open(within(t), "embed://"+dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			h, err := s.Mutex("m").Acquire(within(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := take(dir); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-h.Done():
+			case <-within(t).Done():
+				t.Fatal("the hold goes on")
+			}
+			if err := h.Err(); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("the hold: %v", err)
+			}
+			if _, err := s.KV().Put(within(t), "k", nil); !errors.Is(err, holdfast.ErrClosed) {
+				t.Errorf("a put: %v", err)
+			}
+		})
 	}
 }

@@ -32,7 +32,7 @@ func (l *loop) tellFull() {
 // probeTicks is how many ticks lie between two looks at the room on the disk.
 const probeTicks = 5
 
-// probe has somebody look how much room the disk has, which may take long.
+// probe has somebody look at the disk, which may take long.
 func (l *loop) probe() {
 	if l.ticks++; l.ticks < probeTicks || !l.probing.CompareAndSwap(false, true) {
 		return
@@ -44,8 +44,13 @@ func (l *loop) probe() {
 	}()
 }
 
-// measure looks how much room the disk has. The loop heeds it when it next has something to do.
+// measure looks how much room the disk has. The loop heeds it when it next has something to do. Without
+// its directory the node ends.
 func (l *loop) measure() {
+	if err := l.disk.disk.Present(); err != nil {
+		l.post(func(in *inbox) { in.failure = err })
+		return
+	}
 	l.disk.disk.Probe()
 	full := l.disk.disk.Full()
 	l.mu.Lock()

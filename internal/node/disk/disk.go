@@ -259,6 +259,10 @@ func (d *Disk) Lack() string { return d.store.Lack() }
 // Probe looks how much room there is; it may run beside everything else.
 func (d *Disk) Probe() { d.store.Probe() }
 
+// Present ends the use of a directory that was removed or replaced, and says so; it may run
+// beside everything else.
+func (d *Disk) Present() error { return d.store.Present() }
+
 // Mark vouches for the last record; call it when there is nothing else to do.
 func (d *Disk) Mark() error { return d.store.Mark() }
 

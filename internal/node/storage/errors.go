@@ -63,6 +63,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // The ways out, each told in one place.
 const (
 	adviseRestart = "the node must stop; free space or mend the disk, then start it again: nothing acknowledged is lost"
+	adviseGone    = "the directory was removed or replaced while the node ran, and another could be started in its place: the node must stop; put the directory back, or restore a backup"
 	adviseAccess  = "make it readable and writable for this user, on a healthy disk, then start again; nothing was changed"
 	adviseLocked  = "stop the other process or give this one a directory of its own"
 	adviseForeign = "give the directory that this node was created with, or an empty one; nothing was changed"

@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -108,5 +110,24 @@ func (OS) Lock(name string) (io.Closer, error) {
 		f.Close()
 		return nil, err
 	}
-	return f, nil
+	return namedFile{f}, nil
+}
+
+// namedFile is a locked file.
+type namedFile struct{ *os.File }
+
+// Named returns nil unless the name has certainly no file, or another one.
+func (f namedFile) Named() error {
+	locked, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	named, err := os.Stat(f.Name())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return err
+	case err == nil && !os.SameFile(locked, named):
+		return errors.New("it is another file than the one that was locked")
+	}
+	return nil
 }

@@ -93,3 +93,27 @@ func (s *Store) noRoom(op, file string, err error) error {
 	}
 	return failed(op, file, fmt.Errorf("%w: %w", ErrNoRoom, err), "free some space on the disk of "+s.dir)
 }
+
+// named is a lock that knows whether its file still has its name.
+type named interface{ Named() error }
+
+// Present ends the store if its directory was removed or replaced: what it answers would be known to
+// nobody later, and another process could be given the same directory.
+func (s *Store) Present() error {
+	s.mu.RLock()
+	lock, ok := s.lock.(named)
+	s.mu.RUnlock()
+	if !ok {
+		return nil
+	}
+	err := lock.Named()
+	if err == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = failed("look at", s.path(lockName), err, adviseGone)
+	}
+	return s.err
+}
