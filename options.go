@@ -76,7 +76,7 @@ func (m Meta) session(c *config) { m.hold(c) }
 func (m Meta) hold(c *config)    { c.spec.Meta = string(m) }
 
 // MaxHold ends a hold this long after its grant or last [Hold.Extend], however
-// alive its holder is: 1 millisecond to 100 years; 0, the default: never. Backends
+// alive its holder is: 1 millisecond to 70 years; 0, the default: never. Backends
 // without the feature "max-hold" refuse it with errors.ErrUnsupported.
 type MaxHold time.Duration
 
@@ -84,14 +84,14 @@ func (d MaxHold) hold(c *config) { c.maxHold = time.Duration(d) }
 
 // MinHold keeps a name taken this long after its grant, released or not, so that a
 // job which several machines start at noon by their own clocks runs once: give more
-// than the clocks differ. 1 millisecond to 100 years; 0, the default: not at all.
+// than the clocks differ. 1 millisecond to 70 years; 0, the default: not at all.
 // Backends without the feature "min-hold" refuse it with errors.ErrUnsupported.
 type MinHold time.Duration
 
 func (d MinHold) hold(c *config) { c.minHold = time.Duration(d) }
 
 // Delay keeps a name from everybody this long after it was lost (not after a
-// release), for what the lost holder still has in flight: 1 millisecond to 100 years;
+// release), for what the lost holder still has in flight: 1 millisecond to 70 years;
 // 0, the default: not at all. Backends without the feature "delay" refuse it with
 // errors.ErrUnsupported. It begins when the backend ends
 // the hold, by its TTL or its [MaxHold], which is a little after its holder's own
@@ -188,7 +188,7 @@ func Require(features ...Feature) Option {
 }
 
 // Expire ends a key this long after it was put, without a session: 1 millisecond to
-// 100 years; anything else, 0 too, is ErrInvalid. Without it a key has no end of its
+// 70 years; anything else, 0 too, is ErrInvalid. Without it a key has no end of its
 // own. How late the end is told differs by backend: docs/backends.md.
 type Expire time.Duration
 

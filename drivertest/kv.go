@@ -177,6 +177,7 @@ func kvExpire(ctx context.Context, e *Env) {
 	a, b := e.Client().KV(), e.Client().KV()
 	start := time.Now()
 	must(a.Put(ctx, "k", []byte("v"), holdfast.Expire(e.moment())))
+	must(a.Put(ctx, "longest", nil, holdfast.Expire(70*365*24*time.Hour)))
 	if got, err := b.Get(ctx, "k"); err == nil {
 		want(got.ExpiresIn > 0 && got.ExpiresIn <= e.moment(), "a key for %s is told to last %s", e.moment(), got.ExpiresIn)
 	}
