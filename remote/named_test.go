@@ -66,9 +66,10 @@ func newSignpost(t *testing.T, to string) (*signpost, string) {
 func TestNamedNodeOfAnotherCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	dir := shelf(t) // goes when the node in it has ended
 	other := newGroup(t, 1, fast)
 	other.stop(0)
-	other.cfgs[0].Dir, other.cfgs[0].ClusterID = shelf(t), 2
+	other.cfgs[0].Dir, other.cfgs[0].ClusterID = dir, 2
 	other.start(0)
 	g := newGroup(t, 1, fast)
 	sign, addr := newSignpost(t, other.cfgs[0].Founders[0].Client)
