@@ -68,8 +68,7 @@ type Config struct {
 	// forgets the old one.
 	NoReplace bool
 	// Moved: Dir was moved here, its node had stopped before, and nothing of it is left at the old place. A
-	// node of a group whose directory is a copy of another, as one that was moved to another disk, does not start
-	// without that.
+	// node of a group does not start without that on a copy of its directory, such as one that was moved to another disk.
 	//
 	// Danger: if the other directory is used again, what was acknowledged can be lost.
 	Moved bool

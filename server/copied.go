@@ -20,7 +20,7 @@ import (
 // A directory that was copied makes two nodes of one: each would vote, and have the log
 // taken for written, in the place of the other. A copy knows by itself that it is one, where files
 // tell their copies apart (storage.Copied). Where they do not, as in the image of a machine, the
-// two find each other: a node says to the others where it runs, and asks who else runs with
+// two find each other: a node says to the others where it runs, and asks whether another runs with
 // its directory. The one that began later stops.
 
 // copyMark is the first byte of a question by which a node says where it runs.

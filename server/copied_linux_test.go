@@ -111,14 +111,7 @@ func TestCopyOfANodeThatIsAway(t *testing.T) {
 // A directory that was moved goes on by the word of the operator. Should the original come back all the same, it
 // stops when it hears of the node that runs, and the operator of that is told.
 func TestMovedDirectory(t *testing.T) {
-	g := newGroup(t, 3)
-	c := newClient(t, 1, g.up)
-	c.do(add())
-	g.sameState()
-	i := (g.leader() + 1) % 3
-	if err := g.nodes[i].Close(); err != nil {
-		t.Fatal(err)
-	}
+	g, c, i := followerAway(t)
 	moved, told := noticed(copied(t, g.cfgs[i]))
 	moved.Moved = true
 	g.nodes[i] = start(t, moved)

@@ -7,7 +7,7 @@
 // What was answered is on disk: locks, counters, sequences and keys survive a
 // crash of the program, and a session that is renewed in time survives it too.
 // One process at a time may use a directory; a second one gets an error that
-// says so. A node whose directory is removed or replaced while it runs ends within
+// says so. A node that loses its directory, removed or replaced, while it runs ends within
 // a second.
 //
 // [Server.Space] is the whole API on the node, in process; the URL embed:///dir

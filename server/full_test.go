@@ -345,7 +345,7 @@ func slowDown(t *testing.T) {
 	disks[at].slow.Store(0)
 }
 
-// A node whose data has taken its share refuses growth while it runs, and says in numbers why. Once keys were deleted, growth goes on by itself.
+// A node with data that has taken its share refuses growth while it runs, and says in numbers why. Once keys were deleted, growth goes on by itself.
 func TestMaxData(t *testing.T) { synctest.Test(t, fillShare) }
 
 func fillShare(t *testing.T) {
@@ -382,7 +382,7 @@ func fillShare(t *testing.T) {
 	}
 }
 
-// A follower whose disk was full to the last byte has caught up within seconds of room, with what the others have written meanwhile.
+// A follower with a disk that was full to the last byte has caught up within seconds of room, with what the others have written meanwhile.
 func TestFullFollowerCatchesUp(t *testing.T) { synctest.Test(t, catchUp) }
 
 func catchUp(t *testing.T) {

@@ -13,18 +13,25 @@ import (
 	"github.com/holdfast-io/holdfast/server"
 )
 
+// followerAway is a group that has counted to 1, of which node i, a follower, has stopped then.
+func followerAway(t *testing.T) (g *group, c *client, i int) {
+	t.Helper()
+	g = newGroup(t, 3)
+	c = newClient(t, 1, g.up)
+	c.do(add())
+	g.sameState()
+	i = (g.leader() + 1) % 3
+	if err := g.nodes[i].Close(); err != nil {
+		t.Fatal(err)
+	}
+	return g, c, i
+}
+
 // A node on an empty directory that was started under the number of another, which is only
 // stopped, is told so and takes nobody's place: the group gives a number to what answers at
 // the address that it asks for.
 func TestWrongNumberTakesNobodyOut(t *testing.T) {
-	g := newGroup(t, 3)
-	c := newClient(t, 1, g.up)
-	c.do(add())
-	g.sameState()
-	i := (g.leader() + 1) % 3
-	if err := g.nodes[i].Close(); err != nil {
-		t.Fatal(err)
-	}
+	g, c, i := followerAway(t)
 	g.nodes[i] = g.nodes[(i+1)%3]
 	wrong, notices := noticed(g.cfgs[i])
 	wrong.Dir, wrong.Listen = t.TempDir(), founderEndpoints(t, 1)[0].Peer

@@ -110,7 +110,7 @@ func init() {
 	}
 }
 
-// The system says of a process whose main thread has ended what it says of one that has ended, and it goes on.
+// A process goes on after its main thread has ended, although the system then calls it a zombie.
 func TestSessions_Headless(t *testing.T) {
 	cmd := exec.Command(must[string](t)(os.Executable()), mainlessArg)
 	out := must[io.ReadCloser](t)(cmd.StdoutPipe())

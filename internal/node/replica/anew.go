@@ -66,7 +66,7 @@ func (r *Recovered) Begin(clock time.Time) error {
 	return nil
 }
 
-// Fork is an entry behind the log of a node alone whose directory is a copy: it raises the revision to
+// Fork is an entry behind the log of a node alone that runs on a copy: it raises the revision to
 // the clock, so that what it grants has greater tokens than all that the other goes on to give, or has given. It is of the
 // newest version that the node supports, if that can say it; nil: it cannot.
 func (r *Recovered) Fork(id uint64, newest uint8, clock time.Time) *raftpb.Entry {

@@ -61,7 +61,7 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// A directory that was renamed, or is opened by another path, is no copy, and of one whose word is damaged
+// A directory that was renamed, or is opened by another path, is no copy, and of one with a damaged word
 // or missing nothing is known.
 func TestCopied_Not(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "original")
