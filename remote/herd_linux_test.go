@@ -113,7 +113,7 @@ func holdAll(t *testing.T, addr string, n int) (holds []*holdfast.Hold, leave fu
 // and how many connections it has at most until all sessions are renewed, or must have been.
 func comeBack(t *testing.T, bystander *holdfast.Space, addr string, pid int, renewed func() bool) (most int) {
 	began, waited := time.Now(), waitedFor(t, os.Getpid(), pid)
-	answer, answered := begin(t, bystander, "x"), false
+	answer, answered := begin(t, bystander, "y"), false
 	for end := began.Add(herdTTL + 2*time.Second); time.Now().Before(end) && !(answered && renewed()); <-time.After(500 * time.Millisecond) {
 		most = max(most, sockets(t, addr))
 		select {

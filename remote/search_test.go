@@ -211,7 +211,7 @@ func (w *tappedStream) received() int {
 	return w.messages
 }
 
-// lockFor takes a lock on a session that never loses its own patience.
+// lockFor takes a lock, for good, on a session that never loses its own patience.
 func lockFor(ctx context.Context, s *holdfast.Space, name string) error {
 	_, err := s.Mutex(name, holdfast.TTL(24*time.Hour)).Acquire(ctx)
 	return err
