@@ -173,3 +173,35 @@ func TestLimitClockSetBack(t *testing.T) {
 		}
 	}
 }
+
+// What removes old rows beside other work looks at those only, however many are there: also in a connection
+// that has planned it while the table was empty.
+func TestSweepsLookAtFew(t *testing.T) {
+	url := database(t)
+	look := connect(t, url)
+	must(open(t, url).Limiter("l", limit.Rate{Count: 5, Per: time.Hour}).Allow(t.Context(), "k"))(t)
+	for _, s := range []struct{ table, sweep, fill string }{
+		{"usage", "select holdfast_v10.sweep_usage('', 3)", `insert into holdfast.usage (name, key, epoch, at, part, given, leased, v, idle)
+			select 'l', n::text, '', 0, 0, 0, 0, 1, case when n <= 2 then 1 else holdfast_v10.limit_now() end from generate_series(1, 5000) n`},
+		{"done", "select holdfast_v10.sweep_done(3)", `insert into holdfast.done (id, value, ok, at)
+			select gen_random_uuid(), 1, true, case when n <= 2 then 'epoch' else clock_timestamp() end from generate_series(1, 5000) n`},
+	} {
+		var removed, seen int64
+		tx, err := look.Begin(t.Context())
+		check(t, err)
+		for range 10 { // from the sixth on, a function keeps its plan
+			check(t, tx.QueryRow(t.Context(), s.sweep).Scan(&removed))
+		}
+		_, err = tx.Exec(t.Context(), s.fill)
+		check(t, err)
+		const read = "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where schemaname = 'holdfast' and relname = $1"
+		var before int64
+		check(t, tx.QueryRow(t.Context(), read, s.table).Scan(&before))
+		check(t, tx.QueryRow(t.Context(), s.sweep).Scan(&removed))
+		check(t, tx.QueryRow(t.Context(), read, s.table).Scan(&seen))
+		check(t, tx.Rollback(t.Context()))
+		if seen -= before; removed != 2 || seen > 100 {
+			t.Errorf("%s: of 5,000 rows, 2 of them old, %d were removed, and %d looked at", s.table, removed, seen)
+		}
+	}
+}

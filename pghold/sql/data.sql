@@ -261,14 +261,15 @@ begin
 end
 $$;
 
--- sweep_done removes the oldest of the answers that nobody asks for again.
+-- sweep_done removes the oldest of the answers that nobody asks for again, and looks at no others
+-- (see sweep_usage).
 create or replace function holdfast_v10.sweep_done(most int) returns bigint
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
-  n bigint;
+  n bigint; unasked timestamptz := clock_timestamp() - interval '10 minutes';
 begin
-  delete from holdfast.done where id in (select d.id from holdfast.done d
-    where d.at < clock_timestamp() - interval '10 minutes' order by d.at limit most for update skip locked);
+  delete from holdfast.done x where x.ctid = any (array(
+    select d.ctid from holdfast.done d where d.at < unasked order by d.at limit most for update skip locked));
   get diagnostics n = row_count;
   return n;
 end
