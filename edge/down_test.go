@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-io/holdfast/crdt"
 	"github.com/holdfast-io/holdfast/edge/edgetest"
 	"github.com/holdfast-io/holdfast/limit"
 )
@@ -130,6 +131,38 @@ func TestTooLargeForTheLink(t *testing.T) {
 		after := a.Stats()
 		if n := after.Sent - after.SendErrors - (before.Sent - before.SendErrors); n > 110 || b.Count("x") < 98 {
 			t.Errorf("in 100 flushes %d messages were delivered, and the other counts %d", n, b.Count("x"))
+		}
+	})
+}
+
+// boundedLink says what it takes.
+type boundedLink struct{ narrowLink }
+
+func (boundedLink) MaxMessage() int { return 1000 }
+
+// TestBoundedLink: what many keys, and a key and a counter of many nodes, have to tell goes over a link that takes small
+// messages only.
+func TestBoundedLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		hour := LimiterConfig{Rate: limit.Rate{Count: 1_000_000, Per: time.Hour, Algorithm: limit.FixedWindow}}
+		a := open(t, Config{Actor: "a", Link: boundedLink{narrowLink{hub.Link("a")}}})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b")})
+		la, lb := limiter(t, a, hour), limiter(t, b, hour)
+		for i := range 3000 {
+			take(t, la, fmt.Sprintf("key of some length %d", i), 1)
+		}
+		var gone crdt.GCounter
+		w := window{limiter: "l", per: int64(time.Hour), algorithm: limit.FixedWindow, key: "k", epoch: la.rule.epoch(time.Now().UnixNano())}
+		for i := range 300 {
+			uid := fmt.Sprintf("0d2c6a3e-7f61-4a43-8f0e-%012d", i)
+			gone.Add(crdt.Actor{Node: uid, Incarnation: 1}, 2)
+			w.slots = append(w.slots, slot{actorOf(uid), pair{3, 0}})
+		}
+		a.apply(&message{sender: crdt.Actor{Node: "gone"}, counts: []count{{name: "x", count: gone}}, windows: []window{w}}, time.Time{})
+		pass(time.Minute)
+		if s := a.Stats(); s.SendErrors > 0 || lb.Keys() != 3001 || lb.Count("k", time.Now()) != 900 || b.Count("x") != 600 {
+			t.Errorf("the other has %d keys, %d of one and a counter of %d; %+v", lb.Keys(), lb.Count("k", time.Now()), b.Count("x"), s)
 		}
 	})
 }

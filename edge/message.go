@@ -91,6 +91,7 @@ type batch struct {
 	node    *Node
 	ask     bool // the next packet asks for the others' states
 	open    packet
+	most    int                                  // from so many bytes on the open packet is sent
 	actors  map[unique.Handle[crdt.Actor]]uint64 // of the open packet
 	limiter *Limiter
 	ready   []packet
@@ -143,9 +144,23 @@ func (b *batch) begin() {
 	buf = binary.AppendVarint(binary.AppendUvarint(buf, n.seq), n.config.Now().UnixMilli())
 	buf = binary.AppendUvarint(buf, b.total)
 	b.open = packet{buf: buf, ask: b.ask}
-	b.ask, b.limiter = false, nil
+	b.ask, b.limiter, b.most = false, nil, n.maxMessage()
 	b.actors = map[unique.Handle[crdt.Actor]]uint64{n.self: 0}
 }
+
+// maxMessage is the size from which on a message is sent: with one more key in it the link still takes it.
+func (n *Node) maxMessage() int {
+	most := n.config.MaxMessage
+	if l, ok := n.config.Link.(Bounded); ok {
+		if takes := l.MaxMessage(); takes > 0 {
+			most = min(most, max(takes-keyRoom, takes/2))
+		}
+	}
+	return most
+}
+
+// keyRoom is what a key adds to a message, with the names of its limiter and of those that have used it.
+const keyRoom = 4 << 10
 
 // addDelta adds this node's part of a counter.
 func (b *batch) addDelta(c *Counter) {
@@ -204,7 +219,7 @@ func (b *batch) addState(c *Counter) {
 	if b.view != nil && told.Value() == 0 {
 		return
 	}
-	parts := told.Split(b.node.config.MaxMessage)
+	parts := told.Split(b.node.maxMessage())
 	if len(parts) == 1 {
 		b.addCounter(c, told, flag)
 		return
@@ -256,8 +271,8 @@ func (b *batch) addWindow(l *Limiter, e *entry, state bool) {
 	if state && b.view != nil && len(slots) == 0 && e.own == (pair{}) && (e.debt == 0 || !whole) {
 		return
 	}
-	for ; len(slots) > maxSlots; slots, whole = slots[maxSlots:], false {
-		b.addSlots(l, e, state, false, slots[:maxSlots])
+	for most := b.slotsAtOnce(); len(slots) > most; slots, whole = slots[most:], false {
+		b.addSlots(l, e, state, false, slots[:most])
 	}
 	b.addSlots(l, e, state, whole, slots)
 }
@@ -265,6 +280,11 @@ func (b *batch) addWindow(l *Limiter, e *entry, state bool) {
 // maxSlots is how many actors of a key go into one section, so that one that very many have
 // used is sent in several: none of those is the whole.
 const maxSlots = 500
+
+// slotsAtOnce is less where messages are small: an actor takes about slotSize with its name.
+func (b *batch) slotsAtOnce() int { return min(maxSlots, max(b.node.maxMessage()/slotSize, 1)) }
+
+const slotSize = 64
 
 func (b *batch) addSlots(l *Limiter, e *entry, state, whole bool, slots []slot) {
 	b.begin()
@@ -329,14 +349,14 @@ func (b *batch) addSlot(s slot) {
 // room ends the open packet if a section of that size would make it large, so that one
 // that is too large for the link takes nothing else along, and begins one.
 func (b *batch) room(size int) {
-	if len(b.open.buf)+size > b.node.config.MaxMessage {
+	if len(b.open.buf)+size > b.most {
 		b.cut()
 	}
 	b.begin()
 }
 
 func (b *batch) cutIfLarge() {
-	if len(b.open.buf) >= b.node.config.MaxMessage {
+	if len(b.open.buf) >= b.most {
 		b.cut()
 	}
 }

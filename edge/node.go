@@ -39,6 +39,13 @@ type Link interface {
 	Send(message []byte) error
 }
 
+// Bounded is a Link that takes no message above a size.
+type Bounded interface {
+	Link
+	// MaxMessage is that size in bytes; 0: it is not known yet. It may change from one message to the next.
+	MaxMessage() int
+}
+
 // Keeper is a Link that keeps the last state of each node for those that come later.
 // A node gives it its own counts instead of all that it knows; what those counted that are
 // gone is told by the first node, in the order of actors, that knows it.
@@ -97,11 +104,11 @@ type Config struct {
 	// negative: no bound.
 	MaxIncoming int
 	// State is the time between two messages of everything that is known, which
-	// repair what was lost; 0: 10 s.
+	// repair what was lost, from Flush to [limit.MaxPer]; 0: 10 s.
 	State time.Duration
 	// MaxMessage is the size from which on a message is sent and the next one begun,
-	// in bytes; what comes may be larger. 0: 48 KiB. Only what is larger by itself, as a set can be, exceeds it by
-	// more than a key.
+	// in bytes; what comes may be larger. 0: 48 KiB. It is less over a link that says so ([Bounded]). Only what is
+	// larger by itself, as a set can be, exceeds it by more than a key.
 	MaxMessage int
 	// Now is the clock that tells which windows are over and which counts are from a
 	// clock far off; nil: time.Now.
@@ -214,6 +221,9 @@ func (c *Config) complete() error {
 	}
 	if c.State < c.Flush {
 		return invalid("open %q: State %s is shorter than Flush %s", c.Actor, c.State, c.Flush)
+	}
+	if c.State > limit.MaxPer { // nodes reckon with several of it
+		return invalid("open %q: a State of %s is too long; at most %s are allowed", c.Actor, c.State, limit.MaxPer)
 	}
 	return nil
 }

@@ -134,3 +134,19 @@ func TestAboveMaxPayload(t *testing.T) {
 	}
 	eventually(t, func() bool { return l.Err() == nil }, func() string { return fmt.Sprint(l.Err()) })
 }
+
+// TestSmallMaxPayload: nodes tell each other all on a server that takes small messages only.
+func TestSmallMaxPayload(t *testing.T) {
+	url := services.NATS(t, services.Setting("max_payload", "4096")).URL()
+	la, lb := link(t, url, nil), link(t, url, nil)
+	a, b := node(t, "a", la), node(t, "b", lb)
+	for range 1000 {
+		counter(t, a, fmt.Sprintf("%x", noise(20))).Add(1)
+	}
+	eventually(t, func() bool { return b.Total() == 1000 }, func() string { return fmt.Sprintf("%d of 1000, %v, %+v", b.Total(), la.Err(), a.Stats()) })
+	late := node(t, "late", link(t, url, nil))
+	eventually(t, func() bool { return late.Total() == 1000 }, func() string { return fmt.Sprintf("%d of 1000", late.Total()) })
+	if s := a.Stats(); s.SendErrors > 0 || la.Err() != nil {
+		t.Errorf("%v, %+v", la.Err(), s)
+	}
+}

@@ -21,6 +21,8 @@ const (
 	small = 256
 	// maxMessage bounds what a message may be when it is no longer compressed.
 	maxMessage = 16 << 20
+	// headerRoom is more than the headers of a message take.
+	headerRoom = 512
 )
 
 var (

@@ -37,7 +37,10 @@ type Link struct {
 	told    causes.Told
 }
 
-var _ edge.Keeper = (*Link)(nil)
+var (
+	_ edge.Keeper  = (*Link)(nil)
+	_ edge.Bounded = (*Link)(nil)
+)
 
 // Open connects to the server of a URL, nats://host:port. A server that cannot be
 // reached, or does not answer, is no error: the link works as soon as it can. What the server refuses is:
@@ -202,6 +205,14 @@ func (l *Link) tell(err error) {
 	if l.opts.OnError != nil {
 		l.opts.OnError(err)
 	}
+}
+
+// MaxMessage is edge.Bounded's: what the server takes in one message, its max_payload, less what headers take.
+func (l *Link) MaxMessage() int {
+	if most := int(l.conn.MaxPayload()); most > 0 {
+		return max(most-headerRoom, 1)
+	}
+	return 0 // it was never connected
 }
 
 // Send is edge.Link's.
