@@ -3,6 +3,7 @@ package gather
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,6 +130,15 @@ type IssueFile struct {
 	Path string
 	// Every is how often the file is looked at while somebody waits; default 1 s.
 	Every time.Duration
+
+	last issues // of which within lets only one call know at a time
+}
+
+// issues are those of a text with that sum, or what is wrong with it.
+type issues struct {
+	sum  [sha256.Size]byte
+	list []Issue
+	err  error
 }
 
 // maxIssueFile bounds the file.
@@ -159,7 +169,20 @@ func (s *IssueFile) Find(ctx context.Context, inputs []guard.Input) guard.Inputs
 	})
 }
 
-func (s *IssueFile) read() (list []Issue, err error) {
+// read reads the file, and a text that it had before no second time: a wait looks every second.
+func (s *IssueFile) read() ([]Issue, error) {
+	b, err := s.bytes()
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(b); sum != s.last.sum {
+		list, err := s.parse(b)
+		s.last = issues{sum, list, err}
+	}
+	return s.last.list, s.last.err
+}
+
+func (s *IssueFile) bytes() ([]byte, error) {
 	info, err := os.Stat(s.Path)
 	if err != nil {
 		return nil, err
@@ -167,10 +190,10 @@ func (s *IssueFile) read() (list []Issue, err error) {
 	if !info.Mode().IsRegular() || info.Size() > maxIssueFile {
 		return nil, fmt.Errorf("%s is no file of at most %d MiB", s.Path, maxIssueFile>>20)
 	}
-	b, err := os.ReadFile(s.Path)
-	if err != nil {
-		return nil, err
-	}
+	return os.ReadFile(s.Path)
+}
+
+func (s *IssueFile) parse(b []byte) (list []Issue, err error) {
 	var all []json.RawMessage
 	if err := json.Unmarshal(b, &all); err != nil || all == nil {
 		return nil, fmt.Errorf("%s is no list of issues: %w", s.Path, cmp.Or(err, errors.New("it is null")))

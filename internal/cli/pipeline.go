@@ -202,7 +202,7 @@ func (a *app) runUntilSignal(g *piping, begin func(context.Context, *run.Pipelin
 		s = s.With(holdfast.TTL(g.ttl))
 	}
 	tree := &liveTree{screen: newScreen(a.out, a.errOut, !a.json && isTerminal(a.errOut)), json: a.json, theirs: g.resume}
-	p, err := run.New(run.Config{Space: s, Gatherer: gather.New(g.config(s, a.timeout)), Runner: &processes{a, g, tree}, Recheck: g.recheck, Told: tree.told})
+	p, err := run.New(run.Config{Space: s, Gatherer: gather.New(g.config(s, a.timeout)), Runner: &processes{a, g, tree}, Recheck: g.recheck, Told: tree.told, OnError: tree.stalled})
 	if err != nil {
 		return err
 	}

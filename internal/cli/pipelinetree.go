@@ -211,6 +211,11 @@ func (t *liveTree) note(text string) {
 	t.show(b.Bytes(), isNote)
 }
 
+// stalled tells why a run does not go on.
+func (t *liveTree) stalled(r run.Ref, err error) {
+	t.note(fmt.Sprintf("%s does not go on: %v; it is tried again", r, err))
+}
+
 // passes reports that the run goes on at once, or has ended, which is told apart: where
 // nobody looks, such states are not shown.
 func (t *liveTree) passes() bool {

@@ -152,6 +152,20 @@ func TestLiveTree_Events(t *testing.T) {
 	}
 }
 
+// What keeps a run from going on is told in a line beside what is shown of it.
+func TestLiveTree_Stalled(t *testing.T) {
+	var out bytes.Buffer
+	tree := &liveTree{screen: newScreen(io.Discard, &out, false)}
+	tree.begin(&run.Report{Ref: run.Ref{Pipeline: "p", ID: "1"}, Definition: &pipeline.Definition{Name: "p", Phases: []pipeline.Phase{pipeline.NewPhase("a")}}, State: pipeline.State{Status: pipeline.Running, Phase: "a"}})
+	tree.stalled(run.Ref{Pipeline: "p", ID: "1"}, errors.New("pipeline: write p/1: no room"))
+	if err := tree.end(nil); err != nil {
+		t.Fatal(err)
+	}
+	if said := out.String(); !strings.HasSuffix(said, "\nholdfast: p/1 does not go on: pipeline: write p/1: no room; it is tried again\n") {
+		t.Errorf("it says %q", said)
+	}
+}
+
 // --wait counts anew for another phase or attempt, though the status is the same.
 func TestLiveTree_Wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -26,80 +27,158 @@ func Unmarshal(data []byte, to any) error {
 	if err := json.Unmarshal(data, to); err != nil {
 		return err
 	}
-	return check(data, reflect.TypeOf(to))
+	return (&reader{data: data}).check(reflect.TypeOf(to))
 }
 
-// check looks at a text that is the JSON of a value of the type.
-func check(data []byte, of reflect.Type) error {
+// reader is at a place of a text that package json has read, so that it is valid.
+type reader struct {
+	data []byte
+	at   int
+}
+
+// check looks at the value that comes next, which is for the type.
+func (r *reader) check(of reflect.Type) error {
 	for of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	open, _ := d.Token()
-	switch {
-	case open == json.Delim('{') && of.Kind() == reflect.Struct:
-		return checkFields(d, of)
-	case open == json.Delim('[') && of.Kind() == reflect.Slice:
-		return checkList(d, of.Elem())
+	switch open := r.peek(); {
+	case open == '{' && of.Kind() == reflect.Struct:
+		return r.checkFields(fieldsOf(of))
+	case open == '[' && of.Kind() == reflect.Slice:
+		return r.checkList(of.Elem())
 	}
+	r.value()
 	return nil
 }
 
-func checkFields(d *json.Decoder, of reflect.Type) error {
-	seen := map[string]bool{}
-	for d.More() {
-		t, _ := d.Token()
-		name, _ := t.(string)
-		field, ok := fieldOf(of, name)
+func (r *reader) checkFields(fields map[string]field) error {
+	seen := make([]bool, len(fields))
+	for r.at++; r.more(); {
+		name := r.name()
+		f, ok := fields[name]
 		switch {
 		case !ok:
 			return fmt.Errorf("unknown field %q", name)
-		case seen[name]:
+		case seen[f.number]:
 			return fmt.Errorf("the field %q is there twice", name)
 		}
-		seen[name] = true
-		if err := check(next(d), field); err != nil {
+		seen[f.number] = true
+		r.peek()
+		r.at++ // the colon
+		if err := r.check(f.of); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func checkList(d *json.Decoder, of reflect.Type) error {
-	for i := 1; d.More(); i++ {
-		one := next(d)
-		if string(one) == "null" {
+func (r *reader) checkList(of reflect.Type) error {
+	i := 1
+	for r.at++; r.more(); i++ {
+		if r.peek() == 'n' {
 			return fmt.Errorf("number %d is null", i)
 		}
-		if err := check(one, of); err != nil {
+		if err := r.check(of); err != nil {
 			return fmt.Errorf("number %d: %w", i, err)
 		}
 	}
 	return nil
 }
 
-func next(d *json.Decoder) (value json.RawMessage) {
-	_ = d.Decode(&value) // json.Unmarshal has read it
-	return value
+// peek is the byte that comes next but for blanks.
+func (r *reader) peek() byte {
+	for bytes.IndexByte([]byte(" \t\r\n"), r.data[r.at]) >= 0 {
+		r.at++
+	}
+	return r.data[r.at]
 }
 
-// fieldOf is the type of a field, also of one that is embedded.
-func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
-	for _, f := range reflect.VisibleFields(t) {
-		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name && !f.Anonymous {
-			return f.Type, true
+// more goes to the next part of an object or list; false: there is none, and it was left.
+func (r *reader) more() bool {
+	next := r.peek()
+	if next == ',' || next == '}' || next == ']' {
+		r.at++
+	}
+	return next != '}' && next != ']'
+}
+
+// name reads that of a field.
+func (r *reader) name() (name string) {
+	r.peek()
+	from := r.at
+	r.text()
+	if quoted := r.data[from:r.at]; bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	_ = json.Unmarshal(r.data[from:r.at], &name) // it was read before
+	return name
+}
+
+// text skips one, with its quotes.
+func (r *reader) text() {
+	for r.at++; r.data[r.at] != '"'; r.at++ {
+		if r.data[r.at] == '\\' {
+			r.at++
 		}
 	}
-	return nil, false
+	r.at++
+}
+
+// value skips one, with all that is in it.
+func (r *reader) value() {
+	for depth := 0; r.at < len(r.data); {
+		switch r.data[r.at] {
+		case '"':
+			r.text()
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case ',':
+		default:
+			r.at++
+			continue
+		}
+		if depth < 0 || depth == 0 && r.data[r.at] == ',' {
+			return // of what it is a part of
+		}
+		r.at++
+	}
+}
+
+// field is one that a type has: its place among the others, and its type.
+type field struct {
+	number int
+	of     reflect.Type
+}
+
+var fields sync.Map // by type: what fieldsOf has found
+
+// fieldsOf are the fields of a type by their names, also those of one that is embedded.
+func fieldsOf(t reflect.Type) map[string]field {
+	if known, ok := fields.Load(t); ok {
+		return known.(map[string]field)
+	}
+	found := map[string]field{}
+	for _, f := range reflect.VisibleFields(t) {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag != "" && !f.Anonymous {
+			found[tag] = field{len(found), f.Type}
+		}
+	}
+	fields.Store(t, found)
+	return found
 }
 
 // LoneSurrogate is where JSON escapes one half of a surrogate pair alone, for which package json
 // takes another character; -1: nowhere.
 func LoneSurrogate(data []byte) int {
 	for at := 0; at < len(data); at++ {
-		if data[at] != '\\' {
-			continue
+		next := bytes.IndexByte(data[at:], '\\')
+		if next < 0 {
+			return -1
 		}
+		at += next
 		first := escaped(data[at:])
 		switch {
 		case first < 0:

@@ -21,7 +21,9 @@ type whole struct {
 
 func TestUnmarshal(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"id":"1","status":"open","texts":["a"],"parts":[{"status":"x"},{}],"any":{"A":1,"a":[null]}}`: "",
+		`{"id":"1","status":"open","texts":["a"],"parts":[{"status":"x"},{}],"any":{"A":1,"a":[null]}}`:         "",
+		" { \"id\" : \"1\" , \"texts\" : [ \"]}\" , \"\\\\\" ] ,\n\t\"parts\" : [ { } , {\"status\":\"\"} ] } ": "", `{"any":[{"id":[{}],"x":"}]\""},[],-1e5,true],"parts":[]}`: "",
+		`{"any":[{"a":"\\"}],"ID":""}`: `unknown field "ID"`, `{"any":-1.5e+3,"any":1}`: `the field "any" is there twice`,
 		`{"texts":null,"id":null}`: "", `{"id":"\ud83d\ude00 \\ud800"}`: "",
 		`{"status":"open","Status":"closed"}`:      `unknown field "Status"`,
 		`{"ſtatus":"closed"}`:                      `unknown field "ſtatus"`,

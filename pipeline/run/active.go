@@ -22,6 +22,7 @@ import (
 // follows is left to the next runner: the next attempt, the phase for failures, or nothing.
 func (p *Pipelines) Run(ctx context.Context, r Ref) (pipeline.State, error) {
 	var left unkept
+	var stalled stall
 	for try := 0; ; try++ {
 		s, err := p.once(ctx, r, &left)
 		switch {
@@ -29,13 +30,35 @@ func (p *Pipelines) Run(ctx context.Context, r Ref) (pipeline.State, error) {
 			return s, nil
 		case ctx.Err() != nil:
 			return s, fmt.Errorf("pipeline: run %s: %w", r, context.Cause(ctx))
-		case !passing(err) && !errors.Is(err, errChanged):
+		case errors.Is(err, errChanged):
+		case !passing(err):
 			return s, err
+		case stalled.fresh(&s, err):
+			p.onError(r, err)
 		}
 		if !pause(ctx, try) {
 			return s, fmt.Errorf("pipeline: run %s: %w", r, context.Cause(ctx))
 		}
 	}
+}
+
+// stall is a run that does not go on.
+type stall struct {
+	since time.Time // of the state that it does not leave
+	tries int
+	told  string
+}
+
+// fresh reports that the error is to be told: not of the first try, which often is the last, and each once.
+func (l *stall) fresh(s *pipeline.State, err error) bool {
+	if s.Status != "" && !s.Since.Equal(l.since) { // it was read, and has gone on
+		*l = stall{since: s.Since}
+	}
+	if l.tries++; l.tries == 1 || l.told == err.Error() {
+		return false
+	}
+	l.told = err.Error()
+	return true
 }
 
 // unkept is the end of a command that was seen here, and could not be kept for so long that
@@ -56,6 +79,8 @@ func (u *unkept) keep(ctx context.Context, p *Pipelines, v *view) error {
 	if _, _, unfit := v.Definition.Step(v.State, u.event); unfit != nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience) // what is wrong is to be told
+	defer cancel()
 	if _, err := p.put(ctx, v, u.event, nil); err != nil {
 		return err
 	}
@@ -183,7 +208,7 @@ func (a *active) look() {
 
 // loop does what has to be done until the run has ended, or the leadership has.
 func (a *active) loop() error {
-	if err := a.p.takeOver(a.ctx, a.view, a.l); err != nil {
+	if err := a.takeOver(); err != nil {
 		return err
 	}
 	if err := a.perform(pipeline.State{}, a.effects); err != nil {
@@ -213,6 +238,13 @@ func (a *active) loop() error {
 		}
 	}
 	return nil
+}
+
+// takeOver does not try for ever, so that what is wrong is told.
+func (a *active) takeOver() error {
+	ctx, cancel := context.WithTimeout(a.ctx, patience)
+	defer cancel()
+	return a.p.takeOver(ctx, a.view, a.l)
 }
 
 // hear takes a message. Before the end of a command is kept it is known whether what it ran

@@ -49,7 +49,7 @@ func (o *outage) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, 
 }
 
 // A command that has ended while the backend was away, for however long, is not started again
-// by the runner that saw its end, and nobody is asked.
+// by the runner that saw its end, and nobody is asked. What holds it up is told once.
 func TestOutage_EndIsKept(t *testing.T) {
 	for _, retries := range []int{0, 3} {
 		for _, code := range []int{0, 7} {
@@ -58,8 +58,8 @@ func TestOutage_EndIsKept(t *testing.T) {
 				s, err := holdfast.New(o)
 				ok(t, err)
 				defer s.Close()
-				starts := 0
-				p := pipelines(t, run.Config{Space: s, Runner: commands(func(c *run.Command) (run.Exit, error) {
+				starts, stalls := 0, []string(nil)
+				p := pipelines(t, run.Config{Space: s, OnError: func(_ run.Ref, err error) { stalls = append(stalls, err.Error()) }, Runner: commands(func(c *run.Command) (run.Exit, error) {
 					starts++
 					time.Sleep(time.Minute)
 					if starts > 1 {
@@ -75,6 +75,9 @@ func TestOutage_EndIsKept(t *testing.T) {
 				defer cancel()
 				last, err := p.Run(ctx, submit(t, p, release(ph)))
 				ok(t, err)
+				if len(stalls) != 1 || !strings.Contains(stalls[0], "the backend is down") {
+					t.Errorf("told of the outage: %q; want one line", stalls)
+				}
 				switch {
 				case code == 0 && (last.Status != pipeline.Done || starts != 1 || last.Tail != "seen"):
 					t.Errorf("%d starts, then %+v", starts, last)
@@ -85,6 +88,55 @@ func TestOutage_EndIsKept(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// full is a backend that has no room as long as it is down: it can be read.
+type full struct{ *outage }
+
+func (f *full) Txn(ctx context.Context, r *driver.TxnRequest) (*driver.TxnReply, error) {
+	if f.down.Load() && slices.ContainsFunc(r.Then, func(op driver.Op) bool { return op.Kind == driver.OpPut }) {
+		return nil, driver.Errorf("", "", driver.ErrUnavailable, "no room")
+	}
+	return f.Driver.Txn(ctx, r)
+}
+
+func (f *full) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
+	return f.Driver.Acquire(ctx, r)
+}
+
+// A run that cannot be written says why within a minute, once, and goes on when there is room again: whether there is
+// none when it begins, or from the end of its command on.
+func TestOutage_NoRoom(t *testing.T) {
+	for _, when := range []string{"before it begins", "when its command ends"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &full{&outage{Driver: memhold.New()}}
+			s, err := holdfast.New(f)
+			ok(t, err)
+			defer s.Close()
+			fill := func() {
+				f.down.Store(true)
+				time.AfterFunc(time.Hour, func() { f.down.Store(false) })
+			}
+			told, at := "", time.Duration(0)
+			began := time.Now()
+			p := pipelines(t, run.Config{Space: s, OnError: func(r run.Ref, err error) { told, at = told+r.String()+": "+err.Error(), time.Since(began) }, Runner: commands(func(c *run.Command) (run.Exit, error) {
+				if when != "before it begins" {
+					fill()
+				}
+				return succeed(c)
+			})})
+			r := submit(t, p, release(pipeline.NewPhase("build", "make")))
+			if when == "before it begins" {
+				fill()
+			}
+			if last, err := p.Run(t.Context(), r); err != nil || last.Status != pipeline.Done || time.Since(began) < time.Hour {
+				t.Errorf("%s: it is %+v after %s: %v", when, last, time.Since(began), err)
+			}
+			if told != "release/1: pipeline: write release/1: holdfast: txn: unavailable: no room" || at > time.Minute {
+				t.Errorf("%s: after %s it has told %q", when, at, told)
+			}
+		})
 	}
 }
 

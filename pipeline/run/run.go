@@ -78,6 +78,10 @@ type Config struct {
 	Keep int
 	// Told is called with each state of the runs that run here. It must not block.
 	Told func(Ref, pipeline.State)
+	// OnError is called with what keeps a run that runs here from going on, such as a backend that does not
+	// answer or has no room: each error once until the run goes on, and none that is over with the next try. It is tried
+	// again until ctx ends. It must not block.
+	OnError func(Ref, error)
 	// Now is the clock of events; default time.Now.
 	Now func() time.Time
 }
@@ -140,6 +144,7 @@ type Pipelines struct {
 	recheck  time.Duration
 	keep     int
 	told     func(Ref, pipeline.State)
+	onError  func(Ref, error)
 	now      func() time.Time
 
 	mu       sync.Mutex
@@ -167,7 +172,7 @@ func New(c Config) (*Pipelines, error) {
 		}
 	}
 	p := &Pipelines{
-		space: c.Space, gatherer: c.Gatherer, runner: c.Runner, told: c.Told, now: c.Now,
+		space: c.Space, gatherer: c.Gatherer, runner: c.Runner, told: c.Told, onError: c.OnError, now: c.Now,
 		recheck: cmp.Or(max(c.Recheck, 0), 30*time.Second), keep: cmp.Or(max(c.Keep, 0), DefaultKeep),
 		events: gather.New(gather.Config{Space: c.Space}), turns: map[string]*turns{},
 	}
@@ -176,6 +181,9 @@ func New(c Config) (*Pipelines, error) {
 	}
 	if p.told == nil {
 		p.told = func(Ref, pipeline.State) {}
+	}
+	if p.onError == nil {
+		p.onError = func(Ref, error) {}
 	}
 	if p.now == nil {
 		p.now = time.Now

@@ -161,19 +161,19 @@ func (p *Pipelines) commit(ctx context.Context, v *view, rec *record, e *pipelin
 			}
 			with.If, with.Then = append(extra.If, t.If...), append(extra.Then, t.Then...)
 		}
-		res, err := p.txn(ctx, with)
-		if err == nil && res.OK {
+		res, failed := p.txn(ctx, with)
+		if failed == nil && res.OK {
 			return res.Revision, nil
 		}
-		if err != nil && !passing(err) {
-			return 0, fmt.Errorf("pipeline: write %s: %w", v.Ref, err)
+		if failed != nil && !passing(failed) {
+			return 0, fmt.Errorf("pipeline: write %s: %w", v.Ref, failed)
 		}
 		rev, err := p.written(ctx, v, rec.By)
 		if err != nil || rev > 0 {
 			return rev, err
 		}
 		if !pause(ctx, try) {
-			return 0, context.Cause(ctx)
+			return 0, fmt.Errorf("pipeline: write %s: %w", v.Ref, cmp.Or(failed, context.Cause(ctx)))
 		}
 	}
 }
