@@ -46,16 +46,16 @@ test: deps ## everything that must pass before a change lands
 	@$(MAKE) --no-print-directory -j 2 pure raced
 
 pure:
-	$(ROOMY_TEST) $(GO) test -timeout 30m -p 1 $(PURE) # beside the raced ones, which mostly wait
+	$(ROOMY_TEST) $(GO) test -vet=off -timeout 30m -p 1 $(PURE) # beside the raced ones, which mostly wait; check vets all
 
 raced:
-	$(ROOMY_TEST) $(GO) test -timeout 30m -race -p 3 $(RACED)
+	$(ROOMY_TEST) $(GO) test -vet=off -timeout 30m -race -p 3 $(RACED)
 
 check: bin/staticcheck ## format, vet, staticcheck; other platforms
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt'ed: $$out"; exit 1; fi
-	$(GO) vet $(PKG)
+	$(ROOMY_TEST) $(GO) vet $(PKG)
 	$(ROOMY) bin/staticcheck $(PKG)
-	$(GO) vet -C bench ./...
+	$(ROOMY_TEST) $(GO) vet -C bench ./...
 	cd bench && $(ROOMY) ../bin/staticcheck ./...
 	GOFLAGS= $(ROOMY) $(GO) run ./internal/platforms $(PLATFORMS) # types only: to vet them all would compile every dependency for each
 
