@@ -164,7 +164,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, c := range []Config{{}, {Actor: long}, {Actor: "a", Flush: -1}, {Actor: "a", Flush: time.Millisecond - 1}, {Actor: "a", State: -1}, {Actor: "a", MaxMessage: -1}, {Actor: "a", Flush: time.Minute, State: time.Second}, {Actor: "a", State: limit.MaxPer + 1}, {Actor: "a", State: math.MaxInt64}} {
+	for _, c := range []Config{{}, {Actor: long}, {Actor: "a", Flush: -1}, {Actor: "a", Flush: time.Millisecond - 1}, {Actor: "a", State: -1}, {Actor: "a", MaxMessage: -1}, {Actor: "a", Flush: time.Minute, State: time.Second}, {Actor: "a", State: limit.MaxPer + 1}, {Actor: "a", State: math.MaxInt64}, {Actor: "a", Now: func() time.Time { return time.Time{} }}} {
 		_, err := Open(c)
 		bad("open", err)
 	}

@@ -111,7 +111,7 @@ type Config struct {
 	// larger by itself, as a set can be, exceeds it by more than a key.
 	MaxMessage int
 	// Now is the clock that tells which windows are over and which counts are from a
-	// clock far off; nil: time.Now.
+	// clock far off, of the years 1970 to 2261; nil: time.Now.
 	Now func() time.Time
 	// Observe is told every decision of every limiter, for metrics. It is called in
 	// its midst: it must not block, nor call the limiter, nor close the node.
@@ -208,6 +208,9 @@ func (c *Config) complete() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if err := checkTime(c.Now()); err != nil {
+		return err
 	}
 	if c.Incarnation == 0 {
 		c.Incarnation = uint64(c.Now().UnixNano())
@@ -550,6 +553,10 @@ func checkUse(key string, now time.Time) error {
 	if len(key) > MaxName {
 		return invalid("the key has %d bytes; at most %d are allowed", len(key), MaxName)
 	}
+	return checkTime(now)
+}
+
+func checkTime(now time.Time) error {
 	if y := now.UTC().Year(); y < 1970 || y > 2261 {
 		return invalid("the time %s is not of the years 1970 to 2261: give that of now", now.UTC().Format(time.RFC3339))
 	}

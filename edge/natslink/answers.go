@@ -34,8 +34,14 @@ type answers struct {
 	inbox   string // where answers are sent to; "": nobody listens
 	last    uint64 // the number of the last state, which ends the subject of its answer
 	waiting map[uint64]sentState
-	refused map[string]*refusal // by subject, until a later state of that is kept
+	refused map[string]*refusal  // by subject, until a later state of that is kept
+	unread  map[string]time.Time // since when no state of the subject came by the feed that was sent
+	read    time.Time            // when the feed had brought all that is kept
+	within  time.Duration        // answerTime, but in tests
 }
+
+// forgotten is why a state that was kept is not.
+const forgotten = "the stream forgets them before they are read (max_msgs, max_bytes or max_age)"
 
 type sentState struct {
 	subject string
@@ -49,7 +55,7 @@ type refusal struct {
 }
 
 func newAnswers(tell func(error)) *answers {
-	return &answers{tell: tell, waiting: map[uint64]sentState{}, refused: map[string]*refusal{}}
+	return &answers{tell: tell, waiting: map[uint64]sentState{}, refused: map[string]*refusal{}, unread: map[string]time.Time{}, within: answerTime}
 }
 
 // begin has answers come to an inbox; "": to none.
@@ -68,6 +74,9 @@ func (a *answers) reply(subject string, now time.Time) string {
 	}
 	a.last++
 	a.waiting[a.last] = sentState{subject, now}
+	if _, ok := a.unread[subject]; !ok {
+		a.unread[subject] = now
+	}
 	return a.inbox + "." + strconv.FormatUint(a.last, 10)
 }
 
@@ -87,6 +96,23 @@ func (a *answers) answered(number uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.waiting, number)
+}
+
+// came notes that a state of the subject came by the feed: the stream does not forget it at once.
+func (a *answers) came(subject string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.unread, subject)
+	if r := a.refused[subject]; r != nil && r.cause == forgotten {
+		delete(a.refused, subject)
+	}
+}
+
+// allCame notes that the feed has brought all that is kept.
+func (a *answers) allCame(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.read = now
 }
 
 // numberOf is the state that is answered at a subject; 0: none.
@@ -123,7 +149,7 @@ func (a *answers) unsent(m *nats.Msg, cause string) {
 
 // watch looks for states that are not answered, until ctx ends.
 func (a *answers) watch(ctx context.Context) {
-	tick := time.NewTicker(answerTime / 10)
+	tick := time.NewTicker(a.within / 10)
 	defer tick.Stop()
 	for {
 		select {
@@ -135,20 +161,41 @@ func (a *answers) watch(ctx context.Context) {
 	}
 }
 
-// overdue notes states that were not answered in time.
+// overdue notes states that were not answered in time, and those that were kept and came to nobody.
 func (a *answers) overdue(now time.Time) {
-	var late []string
+	late := a.late(now)
+	for _, subject := range late {
+		a.note(subject, fmt.Sprintf("no answer within %s", answerTime), false)
+	}
+	for _, subject := range a.lost(now) {
+		a.note(subject, forgotten, false)
+	}
+}
+
+// late are the subjects of states that were not answered in time, once.
+func (a *answers) late(now time.Time) (late []string) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	for number, s := range a.waiting {
-		if now.Sub(s.at) >= answerTime {
+		if now.Sub(s.at) >= a.within {
 			late = append(late, s.subject)
 			delete(a.waiting, number)
 		}
 	}
-	a.mu.Unlock()
-	for _, subject := range late {
-		a.note(subject, fmt.Sprintf("no answer within %s", answerTime), false)
+	return late
+}
+
+// lost are the subjects of states that were answered, and did not come although the feed has brought all since.
+func (a *answers) lost(now time.Time) (lost []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for subject, since := range a.unread {
+		if now.Sub(since) >= a.within && a.read.Sub(since) >= a.within/2 {
+			lost = append(lost, subject)
+			delete(a.unread, subject)
+		}
 	}
+	return lost
 }
 
 // forget has what was sent before be answered by nobody: the connection was cut.
@@ -156,15 +203,21 @@ func (a *answers) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.waiting)
+	clear(a.unread)
 }
 
 // note keeps what became of the last state of a subject. A cause is told when it is the first state
-// that is refused for it.
+// that is refused for it. A state that is kept may still be forgotten as those before.
 func (a *answers) note(subject, cause string, returned bool) {
 	a.mu.Lock()
 	fresh := cause != "" && !a.has(cause)
-	if delete(a.refused, subject); cause != "" {
+	r := a.refused[subject]
+	switch {
+	case cause != "":
 		a.refused[subject] = &refusal{cause, returned}
+		delete(a.unread, subject)
+	case r != nil && r.cause != forgotten:
+		delete(a.refused, subject)
 	}
 	a.mu.Unlock()
 	if fresh {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -149,4 +150,30 @@ func TestSmallMaxPayload(t *testing.T) {
 	if s := a.Stats(); s.SendErrors > 0 || la.Err() != nil {
 		t.Errorf("%v, %+v", la.Err(), s)
 	}
+}
+
+// TestForgetfulStream: a stream that has no room for the states, and takes them all the same, is told of, until it has.
+func TestForgetfulStream(t *testing.T) {
+	url := services.SharedNATS(t).URL()
+	l := link(t, url, nil)
+	l.AnswerWithin(time.Second)
+	js := stream(t, url)
+	set := func(most int64) {
+		info, err := js.StreamInfo(t.Name())
+		if err == nil {
+			info.Config.MaxBytes = most
+			_, err = js.UpdateStream(&info.Config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(100)
+	c := fast
+	c.State = 100 * time.Millisecond
+	counter(t, nodeOf(t, c, "a", l), "x").Add(1)
+	said := func() string { return fmt.Sprint(l.Err()) }
+	eventually(t, func() bool { return l.Err() != nil && strings.Contains(said(), "max_bytes") }, said)
+	set(-1)
+	eventually(t, func() bool { return l.Err() == nil }, said)
 }

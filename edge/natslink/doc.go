@@ -24,9 +24,10 @@
 //
 // Nothing waits for an answer. A message that is lost is made good by the node's next
 // state, and after a connection that was cut the node asks the others for theirs. The server
-// answers each state: one that the stream refuses, as for lack of space, or does not answer within 10 s
-// is told by [Link.Err], [Options.OnError] and the SendErrors of the node, until the states are kept again:
-// nodes that start, or were cut off, do not learn all before.
+// answers each state, and gives it back to its sender as to all: one that the stream refuses, as for lack of space,
+// does not answer within 10 s, or has forgotten before it was read, as one with a small max_bytes does, is told by
+// [Link.Err], [Options.OnError] and the SendErrors of the node, until the states are kept again: nodes that start,
+// or were cut off, do not learn all before.
 //
 // # When the server is away
 //

@@ -1,6 +1,10 @@
 package natslink
 
-import "github.com/nats-io/nats.go"
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
 
 // Flush waits until the server has what was sent.
 func (l *Link) Flush() error { return l.conn.Flush() }
@@ -28,3 +32,6 @@ func Unpack(data []byte, compressed bool) ([]byte, error) {
 func PackAndBack(message []byte, parent string) ([]byte, error) {
 	return unpack(pack("s", message, parent, 0))
 }
+
+// AnswerWithin has states be answered, and read, within another time; before Listen.
+func (l *Link) AnswerWithin(d time.Duration) { l.answers.within = d }

@@ -164,8 +164,8 @@ func (l *Link) Close() error {
 	return nil
 }
 
-// Err is what is wrong with the link now; nil: nothing. A state that the stream refuses, or does not
-// answer within 10 s, is wrong until a later one of its place is kept.
+// Err is what is wrong with the link now; nil: nothing. A state that the stream refuses, does not
+// answer within 10 s, or forgets before it is read, is wrong until a later one of its place is kept.
 func (l *Link) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

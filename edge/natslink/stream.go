@@ -200,16 +200,30 @@ func (l *Link) consume(ctx context.Context, to, name string) error {
 func (l *Link) hear(m *nats.Msg, take func(*nats.Msg), heard chan<- struct{}) {
 	switch status := m.Header.Get("Status") != "" && len(m.Data) == 0; {
 	case !status:
+		l.answers.came(m.Subject)
 		take(m)
 	case m.Reply != "":
 		l.conn.Publish(m.Reply, nil)
 	case m.Header.Get(stalled) != "": // the answer was lost
 		l.conn.Publish(m.Header.Get(stalled), nil)
 	}
+	if allRead(m) {
+		l.answers.allCame(time.Now())
+	}
 	select {
 	case heard <- struct{}{}:
 	default:
 	}
+}
+
+// allRead reports that the server has nothing more to send after this message: it counts what there is, or says that
+// it has been idle.
+func allRead(m *nats.Msg) bool {
+	if m.Header.Get("Status") != "" && len(m.Data) == 0 {
+		return m.Reply == "" && m.Header.Get(stalled) == ""
+	}
+	told, err := m.Metadata()
+	return err == nil && told.NumPending == 0
 }
 
 // stalled is the header by which a server that waits says where it expects the answer.

@@ -89,3 +89,46 @@ func TestCauses(t *testing.T) {
 	answered(a, "in.x", fits)
 	answered(a, "in.99", fits)
 }
+
+// TestForgottenStates: a state that is kept and does not come, although all that is kept has come, is told until a later
+// one of its place has come; one that came before its answer is not waited for, nor one that the feed may still bring.
+func TestForgottenStates(t *testing.T) {
+	var told []error
+	a := newAnswers(func(err error) { told = append(told, err) })
+	a.begin("in")
+	now := time.Unix(0, 0)
+	keep := func(subject string, came bool) {
+		reply := a.reply(subject, now)
+		if came {
+			a.came(subject)
+		}
+		answered(a, reply, fits)
+	}
+	later := func() { now = now.Add(answerTime); a.overdue(now) }
+	keep("lost", false)
+	keep("came", true)
+	if later(); a.err() != nil {
+		t.Fatalf("the feed has not brought all: %v", a.err())
+	}
+	for range 3 {
+		a.allCame(now.Add(answerTime / 2))
+		if later(); a.err() == nil || !strings.Contains(a.err().Error(), "max_bytes") || len(told) != 1 {
+			t.Fatalf("%v, told %q", a.err(), told)
+		}
+		keep("lost", false)
+		if a.before("lost") == nil || a.before("came") != nil {
+			t.Error("the next state is not told of the last one, or another is")
+		}
+	}
+	a.came("lost")
+	a.allCame(now.Add(answerTime / 2))
+	if later(); a.err() != nil || a.before("lost") != nil {
+		t.Errorf("after it has come: %v", a.err())
+	}
+	keep("lost", false)
+	a.forget()
+	a.allCame(now.Add(answerTime / 2))
+	if later(); a.err() != nil {
+		t.Errorf("what was sent into a broken connection: %v", a.err())
+	}
+}
