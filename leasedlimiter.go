@@ -233,7 +233,7 @@ func (l *LeasedLimiter) known(ctx context.Context, key string) (limit.Rate, erro
 	if rate.Count != 0 {
 		return rate, nil
 	}
-	rate, err := l.l.known(ctx, key)
+	rate, err := l.l.known(ctx, "allow", key)
 	if err != nil {
 		return rate, err
 	}

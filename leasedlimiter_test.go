@@ -223,6 +223,15 @@ func TestLeasedWithoutRate(t *testing.T) {
 	})
 }
 
+// A limiter that does not exist is told by the call that was made.
+func TestLeased_Missing(t *testing.T) {
+	s, _ := limiting(t)
+	_, err := s.Limiter("l", limit.Rate{}).Leased().Allow(t.Context(), "k")
+	if !errors.Is(err, holdfast.ErrNotFound) || !strings.Contains(err.Error(), `allow "l"`) {
+		t.Errorf("of a limiter that does not exist: %v", err)
+	}
+}
+
 // A limit of ours is not the caller's deadline.
 func TestLeased_OwnTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

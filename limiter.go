@@ -230,7 +230,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 func (l *Limiter) inTurn(ctx context.Context, key string, n int64) (*place, error) {
 	ends, _ := ctx.Deadline()
 	p := l.s.r.turns.join(l.turn(key), n, ends)
-	rate, err := l.known(ctx, key)
+	rate, err := l.known(ctx, "wait", key)
 	if err == nil && rate.Algorithm != limit.GCRA && rate.Algorithm != limit.TokenBucket {
 		if err = l.worth(ctx, key, n, rate, p); err == nil {
 			return p, nil
@@ -313,11 +313,11 @@ func (l *Limiter) tooLong(wait time.Duration) error {
 }
 
 // known is the limiter's rate, by the backend if it was not said.
-func (l *Limiter) known(ctx context.Context, key string) (limit.Rate, error) {
+func (l *Limiter) known(ctx context.Context, op, key string) (limit.Rate, error) {
 	if rate := *l.rate.Load(); rate.Count != 0 {
 		return rate, nil
 	}
-	reply, err := l.ask(ctx, "wait", &driver.LimitRequest{Key: key, Op: driver.LimitPeek})
+	reply, err := l.ask(ctx, op, &driver.LimitRequest{Key: key, Op: driver.LimitPeek})
 	return reply.Rate, err
 }
 
