@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	random "math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -21,28 +23,22 @@ import (
 // taken for written, in the place of the other. A copy knows by itself that it is one, where files
 // tell their copies apart (storage.Copied). Where they do not, as in the image of a machine, the
 // two find each other: a node says to the others where it runs, and asks whether another runs with
-// its directory. The one that began later stops.
+// its directory. Of two the later one stops (twin), and neither hears anything before somebody has
+// answered it.
 
 // copyMark is the first byte of a question by which a node says where it runs.
 const copyMark = 3
 
-// presence is a process that runs with a directory.
-type presence struct {
-	Node uint64
-	Run  uint64        // drawn at its start
-	Age  time.Duration // since then
-	At   string        // where it listens for other nodes
-	Dir  string        // its path and machine, for people
-}
-
 // sighted is the answer to a presence.
 type sighted struct {
-	// Same: the node that answers has the same directory, and is another process, as old as Age.
-	Same bool
-	Age  time.Duration
-	Dir  string
-	// Others are where other processes have said that they run with it.
+	// Self: it is the process that answers.
+	Self bool
+	// Same is the one that answers, if it is another with the same directory.
+	Same *presence
+	// Others are where other processes have said that they run with it, and Passed those of them that have answered
+	// the node that answers: they may be out of reach for who asks.
 	Others []string
+	Passed []presence
 }
 
 // sightings are where processes have said that they run, by directory.
@@ -80,78 +76,130 @@ func (s *sightings) note(dir uint64, at string, now time.Time) (others []string)
 	return others
 }
 
-// presence is this process.
-func (s *Server) presence(age time.Duration) presence {
+// appear makes this process one that runs with the directory that is open.
+func (s *Server) appear() {
 	dir, host := s.cfg.Dir, ""
 	if s.cfg.host == nil || s.cfg.host.Files == nil {
 		dir, _ = filepath.Abs(dir)
 		host, _ = os.Hostname()
 	}
-	at := cmp.Or(findable(s.cfg.Listen), s.cfg.self().Peer)
-	return presence{Node: s.cfg.ID, Run: s.run, Age: age, At: at, Dir: path(dir, host)}
+	s.twin.self = presence{
+		Node: s.cfg.ID, Of: s.disk.Directory(), Run: random.Uint64(), Began: time.Now().UnixNano(), Stage: starts,
+		At: cmp.Or(findable(s.cfg.Listen), s.cfg.self().Peer), Dir: path(dir, host),
+	}
 }
 
-// sighted answers a node that says where it runs, with the directory dir. If that is this one's, the two
-// are told.
-func (s *Server) sighted(l *loop, dir uint64, question []byte) ([]byte, error) {
+// sighted answers a node that says where it runs, with the directory dir, or passes on where another does. If that is
+// another process with this one's directory, the operators of both are told, or this one stops.
+func (s *Server) sighted(ask asker, dir uint64, question []byte) (b []byte, stop error) {
 	var p presence
 	if err := json.Unmarshal(question, &p); err != nil {
-		return nil, err
+		return nil, nil
 	}
-	answer := sighted{Others: s.sightings.note(dir, p.At, time.Now())}
-	if dir == s.disk.Directory() && p.Run != s.run {
-		own := s.presence(time.Since(l.began))
-		answer.Same, answer.Age, answer.Dir = true, own.Age, own.Dir
-		if p.Age > own.Age {
-			l.must(s.doubled(p.At, p.Dir))
-		} else {
-			s.notice(s.copied(p))
+	var answer sighted
+	if !p.Passed {
+		p.Of = dir
+		answer.Others = s.sightings.note(dir, p.At, time.Now())
+		answer.Passed = s.passOn(ask, p, answer.Others)
+	}
+	own := s.twin.shows()
+	switch {
+	case p.Run == own.Run:
+		answer.Self = true
+	case p.Of == own.Of:
+		answer.Same, stop = s.meet(&p)
+	}
+	b, err := json.Marshal(answer)
+	return b, errors.Join(stop, err)
+}
+
+// meet is to be told of another process with this directory: it stops, or the operator is told.
+func (s *Server) meet(p *presence) (own *presence, stop error) {
+	self, stops := s.twin.meet(p)
+	if stops {
+		return &self, s.doubled(p)
+	}
+	s.notice(s.copied(p))
+	return &self, nil
+}
+
+// passedFor is how long a node waits for others to which it passes a presence on, less than it is waited for itself.
+const passedFor = soughtFor * 4 / 5
+
+// passOn asks at other places for a process, which may not reach them.
+func (s *Server) passOn(ask asker, p presence, others []string) (found []presence) {
+	p.Passed = true
+	addrs := map[string]uint64{}
+	for _, addr := range others {
+		addrs[addr] = p.Node
+	}
+	answers := make(chan map[string]sighted, 1)
+	go func() { answers <- askAll(ask, addrs, map[string]bool{}, &p) }()
+	select {
+	case all := <-answers:
+		for _, a := range all {
+			if a.Same != nil {
+				found = append(found, *a.Same)
+			}
 		}
+	case <-time.After(passedFor):
 	}
-	return json.Marshal(answer)
+	return found
 }
 
 // doubled is why this process stops.
-func (s *Server) doubled(at, dir string) error {
+func (s *Server) doubled(p *presence) error {
 	return fmt.Errorf("%w: a process that began before this one runs with the same directory, as node %d, in %s, and listens for other nodes at %s. Two cannot make promises under one number, so that this one stops, and promises nothing more. "+
-		"If it is a copy, remove %s, and let another node join on an empty directory (holdfast serve --join, holdfast member add). If this one is to stay, stop the other for good, and start this one on an empty directory, to be let in anew", storage.ErrCopied, s.cfg.ID, dir, at, s.cfg.Dir)
+		"If it is a copy, remove %s, and let another node join on an empty directory (holdfast serve --join, holdfast member add). If this one is to stay, stop the other for good, and start this one on an empty directory, to be let in anew", storage.ErrCopied, p.Node, p.Dir, p.At, s.cfg.Dir)
 }
 
 // copied tells the operator of the process that stays.
-func (s *Server) copied(p presence) error {
+func (s *Server) copied(p *presence) error {
 	return fmt.Errorf("node %d was started a second time, with a copy of the directory of this node, in %s, to listen for other nodes at %s: the copy is refused, and this node goes on. See that it is removed; another node joins on an empty directory (holdfast serve --join, holdfast member add)", s.cfg.ID, p.Dir, p.At)
 }
 
 // asker puts a question to the node at an address.
 type asker func(id uint64, addr string, question []byte) ([]byte, error)
 
-// seek looks for another process with this directory that began before this one, age ago: at addrs, and
-// wherever the nodes there know of one.
-func (s *Server) seek(ask asker, age time.Duration, addrs map[string]uint64) error {
-	own := s.presence(age)
-	question, err := json.Marshal(own)
-	if err != nil {
-		return err
-	}
-	question = append([]byte{copyMark}, question...)
+// seek looks for other processes with this directory: at addrs, and wherever the nodes there know of one. It fails if this
+// one stops; answered: another node has answered, so that nobody else runs with the directory as far as it knows.
+func (s *Server) seek(ask asker, addrs map[string]uint64) (answered bool, err error) {
 	asked := map[string]bool{}
-	for len(addrs) > 0 {
+	for own := s.twin.shows(); len(addrs) > 0; {
 		next := map[string]uint64{}
-		for addr, answer := range s.askAll(ask, addrs, asked, question) {
-			if answer.Same && answer.Age >= own.Age {
-				return s.doubled(addr, answer.Dir)
+		for _, answer := range askAll(ask, addrs, asked, &own) {
+			answered = answered || !answer.Self
+			if err := s.stopFor(answer); err != nil {
+				return answered, err
 			}
 			for _, other := range answer.Others {
-				next[other] = s.cfg.ID
+				next[other] = own.Node
 			}
 		}
 		addrs = next
 	}
+	return answered, nil
+}
+
+// stopFor is why this process stops for one of those of which an answer tells.
+func (s *Server) stopFor(a sighted) error {
+	found := a.Passed
+	if a.Same != nil {
+		found = append(found, *a.Same)
+	}
+	for i := range found {
+		if _, stops := s.twin.meet(&found[i]); stops {
+			return s.doubled(&found[i])
+		}
+	}
 	return nil
 }
 
-// askAll asks the nodes at addrs that were not asked before; those that do not answer say nothing.
-func (s *Server) askAll(ask asker, addrs map[string]uint64, asked map[string]bool, question []byte) map[string]sighted {
+// askAll asks for a process the nodes at addrs that were not asked before; those that do not answer say nothing, but
+// one that hangs up, as a program does that does not know the question, answers that it knows of nobody.
+func askAll(ask asker, addrs map[string]uint64, asked map[string]bool, p *presence) map[string]sighted {
+	text, _ := json.Marshal(p) // which has nothing that cannot be encoded
+	question := append([]byte{copyMark}, text...)
 	answers := map[string]sighted{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -164,7 +212,8 @@ func (s *Server) askAll(ask asker, addrs map[string]uint64, asked map[string]boo
 		wg.Go(func() {
 			b, err := ask(id, addr, question)
 			var answer sighted
-			if err != nil || json.Unmarshal(b, &answer) != nil {
+			unknown := errors.Is(err, io.EOF) && !errors.Is(err, transport.ErrHandshake)
+			if !unknown && (err != nil || json.Unmarshal(b, &answer) != nil) {
 				return
 			}
 			mu.Lock()
@@ -189,14 +238,31 @@ func (s *Server) whereabouts(known []replica.Endpoint) map[string]uint64 {
 func (s *Server) seekCopies(l *loop) {
 	for {
 		if known := l.known(); len(known) > 0 {
-			l.must(s.seek(l.peers.Ask, time.Since(l.began), s.whereabouts(known)))
+			s.seekOnce(l, known)
+		}
+		pause := again
+		if !s.twin.takesPart() {
+			pause = soughtFor
 		}
 		select {
-		case <-time.After(again):
+		case <-time.After(pause):
 		case <-s.meets:
 		case <-l.stopped:
 			return
 		}
+	}
+}
+
+// seekOnce looks for others, and has this node take part once somebody has answered. As long as it does not it waits for
+// nobody long.
+func (s *Server) seekOnce(l *loop, known []replica.Endpoint) {
+	ask := s.outside
+	if s.twin.takesPart() {
+		ask = l.peers.Ask
+	}
+	answered, err := s.seek(ask, s.whereabouts(known))
+	if l.must(err); err == nil && answered {
+		s.twin.reach(takesPart)
 	}
 }
 
@@ -232,12 +298,19 @@ const soughtFor = 500 * time.Millisecond
 
 // arrive decides, before the node takes part, about a directory with which another runs, or that is a copy or has been moved.
 func (s *Server) arrive(rec *replica.Recovered) error {
+	s.appear()
 	c, alone := s.disk.Copied(), rec.Alone(s.cfg.ID)
-	if c != nil || !alone && rec.Snapshot.Index > 0 {
-		if err := s.seek(s.outside, 0, s.whereabouts(rec.Snapshot.Conf.Endpoints)); err != nil {
+	next, group := takesPart, !alone && rec.Snapshot.Index > 0
+	if c != nil || group {
+		answered, err := s.seek(s.outside, s.whereabouts(rec.Snapshot.Conf.Endpoints))
+		if err != nil {
 			return err
 		}
+		if group && !answered {
+			next = listens
+		}
 	}
+	s.twin.reach(next)
 	switch {
 	case c == nil:
 		return nil

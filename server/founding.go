@@ -115,7 +115,9 @@ func (s *Server) reply(l *loop) func(dir uint64, question []byte) ([]byte, error
 		case question[0] == orderMark:
 			return s.takeOrder(l, question[1:])
 		case question[0] == copyMark:
-			return s.sighted(l, dir, question[1:])
+			answer, stop := s.sighted(s.outside, dir, question[1:])
+			l.must(stop)
+			return answer, nil
 		}
 		return s.place(l, dir, question)
 	}
@@ -177,9 +179,21 @@ func (l *loop) become(node *replica.Node) {
 }
 
 // hear takes a message from a peer.
-func (l *loop) hear(_ uint64, m []byte) {
-	if !l.founding.asking.Load() {
-		l.post(func(in *inbox) { in.messages = append(in.messages, m) })
+func (s *Server) hear(l *loop) func(peer uint64, m []byte) {
+	return func(_ uint64, m []byte) {
+		if s.twin.hears() && !l.founding.asking.Load() {
+			l.post(func(in *inbox) { in.messages = append(in.messages, m) })
+		}
+	}
+}
+
+// receiveSnapshot takes a snapshot from a peer.
+func (s *Server) receiveSnapshot(l *loop) func(peer uint64, head []byte, next func() ([]byte, error)) error {
+	return func(peer uint64, head []byte, next func() ([]byte, error)) error {
+		if !s.twin.hears() {
+			return errors.New("this node has yet to hear whether another runs with its directory")
+		}
+		return l.receiveSnapshot(peer, head, next)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	random "math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -34,7 +33,7 @@ type Server struct {
 	engine     *engine // of the Spaces in this process
 	running    sync.WaitGroup
 	notices    notices
-	run        uint64 // drawn at the start
+	twin       twin
 	sightings  sightings
 	meets      chan struct{} // another node has shown itself
 	// damaged: files of a damaged store lie in the directory, moved aside.
@@ -63,7 +62,7 @@ func open(given Config) (*Server, replica.Recovered, error) {
 	if err != nil {
 		return nil, replica.Recovered{}, given.numberless(&cfg, err)
 	}
-	s := &Server{cfg: cfg, run: random.Uint64(), meets: make(chan struct{}, 1)}
+	s := &Server{cfg: cfg, meets: make(chan struct{}, 1)}
 	rec, err := s.open()
 	if !errors.Is(err, storage.ErrDamaged) || !cfg.replaces() || !given.begins(&cfg) {
 		return s, rec, err
@@ -246,8 +245,8 @@ func (s *Server) listen(l *loop) error {
 	}
 	s.addr = ln.Addr()
 	l.peers, err = transport.New(transport.Config{
-		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, Elsewhere: addresses(s.cfg.founders()), TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: l.receiveSnapshot, Dial: s.cfg.host.Dialer(),
-		Dir: s.disk.Directory(), Versions: transport.Versions(l.node.Versions()), Met: s.met(l), Refused: s.refused(l), Word: s.reply(l), Deliver: l.hear,
+		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, Elsewhere: addresses(s.cfg.founders()), TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: s.receiveSnapshot(l), Dial: s.cfg.host.Dialer(),
+		Dir: s.disk.Directory(), Versions: transport.Versions(l.node.Versions()), Met: s.met(l), Refused: s.refused(l), Word: s.reply(l), Deliver: s.hear(l),
 		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
 	}, ln)
 	if err != nil {

@@ -217,11 +217,19 @@ func (m *Manager) keepUntil(ctx context.Context, h *holder, every time.Duration)
 	m.beat(ctx, h)
 }
 
-// beat gives the session of a holder another threshold. If it cannot, what is held or asked for under it fails.
+// beat gives the session of a holder another threshold, unless its hold was ended alone: what is left of that is for
+// maintenance. If it cannot, what is held or asked for under it fails.
 func (m *Manager) beat(ctx context.Context, h *holder) {
-	if began := time.Now(); h.session.Keep(ctx) == nil {
+	if began := time.Now(); !m.lost(h) && h.session.Keep(ctx) == nil {
 		m.heard(h, began)
 	}
+}
+
+// lost: the holder was granted something, and that is over.
+func (m *Manager) lost(h *holder) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return h.hold != nil && h.hold.Err() != nil
 }
 
 func (m *Manager) heard(h *holder, at time.Time) {

@@ -128,6 +128,30 @@ func TestImport_FullThreshold(t *testing.T) {
 	})
 }
 
+// What was taken from a holder by force while its import still waits for other names is left to maintenance after the threshold, as ever:
+// the import does not speak for it any more.
+func TestImport_Forced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhold.Open()
+		defer s.Close()
+		ctx, path := t.Context(), filepath.Join(t.TempDir(), "f.json")
+		ok(t, os.WriteFile(path, []byte(`{"version":1,"locks":[{"name":"a","holders":[{"holder":"x","weight":1}]},{"name":"b","holders":[{"holder":"x","weight":1}]}]}`), 0o644))
+		h := must[*holdfast.Hold](t)(s.Mutex("a").Acquire(ctx))
+		m := must[*manager.Manager](t)(manager.New(manager.Config{Space: s}))
+		defer m.Close()
+		done := make(chan error, 1)
+		go func() { done <- m.Import(ctx, path) }()
+		time.Sleep(time.Minute)
+		force(t, s, "b", false)
+		time.Sleep(2 * manager.DefaultStaleThreshold)
+		if found := must[[]manager.Stale](t)(m.Tick(ctx)); len(found) != 1 || found[0].Name != "b" || !found[0].Reclaimed {
+			t.Errorf("maintenance found %+v", found)
+		}
+		ok(t, h.Release())
+		ok(t, <-done)
+	})
+}
+
 // slow is a backend that takes its time to keep a session, as a group of nodes does, which gathers heartbeats.
 type slow struct{ driver.Driver }
 

@@ -2,8 +2,12 @@ package storage
 
 import (
 	"encoding/json"
+	"errors"
 	"hash/crc32"
+	"io/fs"
 	"slices"
+	"strconv"
+	"unicode/utf8"
 )
 
 // placeName is a file that says where it was made: a copy of the directory has another file of
@@ -29,9 +33,20 @@ type Place struct {
 }
 
 // is reports whether a file that was made at p is at now. The inode may change where nothing was
-// copied, on some file systems, and names may, where a disk is moved: not both.
+// copied, on some file systems, and names may, where a disk is moved: not both. Without its time an inode
+// tells nothing: of two new disks the first files have the same.
 func (p Place) is(now Place) bool {
-	return p.File != 0 && p.File == now.File && p.Born == now.Born || p.Host == now.Host && p.Machine == now.Machine && p.Dir == now.Dir
+	return p.Born != 0 && p.File == now.File && p.Born == now.Born || p.Host == now.Host && p.Machine == now.Machine && p.Dir == now.Dir
+}
+
+// spelled is the place with names that JSON keeps: those that are no UTF-8 in quotes, which no other name begins with.
+func (p Place) spelled() Place {
+	for _, name := range []*string{&p.Host, &p.Machine, &p.Dir} {
+		if !utf8.ValidString(*name) {
+			*name = strconv.Quote(*name)
+		}
+	}
+	return p
 }
 
 // Copied says of which directory this one is a copy, or where it has been moved from.
@@ -79,7 +94,7 @@ func (s *Store) cameFrom(m *image) (*Copied, error) {
 		return nil, nil
 	}
 	now, err := placer.Place(s.path(placeName))
-	if err != nil || was.Place.is(now) {
+	if err != nil || was.Place.is(now.spelled()) {
 		return nil, nil // err: not known
 	}
 	return &Copied{From: was.Place, Closed: was.Closed}, nil
@@ -101,21 +116,29 @@ func (s *Store) notePlace(closed bool) error {
 	}
 	temp, name := s.tempName(), s.path(placeName)
 	err := s.writePlace(placer, temp, closed)
+	if err == nil {
+		err = s.fs.Rename(temp, name)
+	}
 	if lacksRoom(err) {
 		return s.forgetPlace(temp)
 	}
 	return s.steps(
-		step{"write", temp, func() error { return err }},
-		step{"rename", temp, func() error { return s.fs.Rename(temp, name) }},
+		step{"write", name, func() error { return err }},
 		step{"sync directory", s.dir, func() error { return s.fs.SyncDir(s.dir) }},
 	)
 }
 
 // forgetPlace removes an older word for good, and what was begun of another.
 func (s *Store) forgetPlace(temp string) error {
-	_ = s.fs.Remove(temp)
-	_ = s.fs.Remove(s.path(placeName)) // it may be missing
-	return s.step("sync directory", s.dir, s.fs.SyncDir(s.dir))
+	_ = s.fs.Remove(temp) // as the next start does
+	err := s.fs.Remove(s.path(placeName))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return s.steps(
+		step{"remove", s.path(placeName), func() error { return err }},
+		step{"sync directory", s.dir, func() error { return s.fs.SyncDir(s.dir) }},
+	)
 }
 
 func (s *Store) writePlace(placer Placer, temp string, closed bool) error {
@@ -128,7 +151,7 @@ func (s *Store) writePlace(placer Placer, temp string, closed bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(encodePlace(placed{at, closed}), 0); err != nil {
+	if _, err := f.WriteAt(encodePlace(placed{at.spelled(), closed}), 0); err != nil {
 		return err
 	}
 	return f.Sync()

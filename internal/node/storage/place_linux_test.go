@@ -1,8 +1,11 @@
 package storage_test
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,8 +94,10 @@ func TestCopied_Not(t *testing.T) {
 // somewhere is a file system of which a test says where it is.
 type somewhere struct {
 	storage.FS
-	at   storage.Place
-	full bool
+	at      storage.Place
+	full    bool
+	refuses error // of each new name
+	sticks  error // of each removal
 }
 
 func (s *somewhere) Place(string) (storage.Place, error) { return s.at, nil }
@@ -104,26 +109,45 @@ func (s *somewhere) Create(name string) (storage.File, error) {
 	return s.FS.Create(name)
 }
 
+func (s *somewhere) Rename(from, to string) error {
+	if s.refuses != nil {
+		return s.refuses
+	}
+	return s.FS.Rename(from, to)
+}
+
+func (s *somewhere) Remove(name string) error {
+	if s.sticks != nil && filepath.Base(name) == "place" {
+		return s.sticks
+	}
+	return s.FS.Remove(name)
+}
+
 // Neither a file that has another inode where it was, nor one that is the same elsewhere, is a copy. The same
-// inode of another time, or on another machine of the same name, does not make it the same.
+// inode of another time or of none that is known, or on another machine of the same name, does not make it the same.
 func TestCopied_Places(t *testing.T) {
-	was := storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 7, Born: 100}
+	was, timeless := storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 7, Born: 100}, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 7}
+	odd := storage.Place{Host: "a", Machine: "1", Dir: "/data/\xff", File: 7, Born: 100}
 	for name, c := range map[string]struct {
-		now    storage.Place
-		copied bool
+		was, now storage.Place
+		copied   bool
 	}{
-		"as it was":                      {was, false},
-		"another inode":                  {storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 8, Born: 101}, false},
-		"the disk on another machine":    {storage.Place{Host: "b", Machine: "2", Dir: "/mnt", File: 7, Born: 100}, false},
-		"another directory":              {storage.Place{Host: "a", Machine: "1", Dir: "/copy", File: 8, Born: 101}, true},
-		"another machine":                {storage.Place{Host: "b", Machine: "1", Dir: "/data", File: 8, Born: 101}, true},
-		"another machine of the name":    {storage.Place{Host: "a", Machine: "2", Dir: "/data", File: 8, Born: 101}, true},
-		"the inode by chance":            {storage.Place{Host: "b", Machine: "2", Dir: "/data", File: 7, Born: 200}, true},
-		"no inode is known, and another": {storage.Place{Host: "b", Machine: "2", Dir: "/data"}, true},
+		"as it was":                      {was, was, false},
+		"another inode":                  {was, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 8, Born: 101}, false},
+		"the disk on another machine":    {was, storage.Place{Host: "b", Machine: "2", Dir: "/mnt", File: 7, Born: 100}, false},
+		"another directory":              {was, storage.Place{Host: "a", Machine: "1", Dir: "/copy", File: 8, Born: 101}, true},
+		"another machine":                {was, storage.Place{Host: "b", Machine: "1", Dir: "/data", File: 8, Born: 101}, true},
+		"another machine of the name":    {was, storage.Place{Host: "a", Machine: "2", Dir: "/data", File: 8, Born: 101}, true},
+		"the inode by chance":            {was, storage.Place{Host: "b", Machine: "2", Dir: "/data", File: 7, Born: 200}, true},
+		"no inode is known, and another": {was, storage.Place{Host: "b", Machine: "2", Dir: "/data"}, true},
+		"the inode, of no known time":    {timeless, storage.Place{Host: "b", Machine: "2", Dir: "/data", File: 7}, true},
+		"no time is known, as it was":    {timeless, timeless, false},
+		"a name that is no UTF-8":        {odd, storage.Place{Host: "a", Machine: "1", Dir: "/data/\xff", File: 8, Born: 101}, false},
+		"another that is none":           {odd, storage.Place{Host: "a", Machine: "1", Dir: "/data/\xfe", File: 8, Born: 101}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s, _ := opened(t, &somewhere{FS: storage.OS{}, at: was}, dir)
+			s, _ := opened(t, &somewhere{FS: storage.OS{}, at: c.was}, dir)
 			must(t, s.Close())
 			if _, copied := opened(t, &somewhere{FS: storage.OS{}, at: c.now}, dir); (copied != nil) != c.copied {
 				t.Errorf("it is told as a copy of %+v", copied)
@@ -149,6 +173,41 @@ func TestCopied_WithoutRoom(t *testing.T) {
 	_, copied := opened(t, storage.OS{}, copyOf(t, dir))
 	if copied != nil {
 		t.Errorf("it is told as a copy of %+v, of which nothing is known", copied)
+	}
+}
+
+// list is what a directory has.
+func list(dir string) []os.DirEntry {
+	entries, _ := os.ReadDir(dir)
+	return entries
+}
+
+// So it is if there is room for the file, but not for its name; another error of that ends the store, as one of the removal does, since
+// the older word would stay.
+func TestCopied_WithoutItsName(t *testing.T) {
+	for name, c := range map[string]struct {
+		refuses, sticks error
+		opens           bool
+	}{
+		"no room":              {syscall.ENOSPC, nil, true},
+		"a quota":              {syscall.EDQUOT, nil, true},
+		"read only":            {syscall.EROFS, nil, false},
+		"no room, nor removal": {syscall.ENOSPC, syscall.EIO, false},
+	} {
+		dir := t.TempDir()
+		s, _ := opened(t, &somewhere{FS: storage.OS{}, at: storage.Place{Host: "a", Dir: "/data"}}, dir)
+		must(t, s.Close())
+		s, _, err := storage.Open(&somewhere{FS: storage.OS{}, at: storage.Place{Host: "a", Dir: "/data"}, refuses: c.refuses, sticks: c.sticks}, dir, options)
+		if (err == nil) != c.opens || !c.opens && !errors.Is(err, cmp.Or(c.sticks, c.refuses)) {
+			t.Errorf("%s: it opens with %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if names := list(dir); slices.ContainsFunc(names, func(e os.DirEntry) bool { return e.Name() == "place" || strings.HasPrefix(e.Name(), "tmp-") }) {
+			t.Errorf("%s: left are %v", name, names)
+		}
+		must(t, s.Close())
 	}
 }
 

@@ -108,6 +108,28 @@ func TestWayBackLasts(t *testing.T) {
 	})
 }
 
+// After another process came under the number of a node, as the image of its machine, and went again, the node is answered on
+// its own connection at once.
+func TestWayBackAfterAnImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caller, called, at := callerAndCalled(t)
+		if !tells(t, called, caller, "before") {
+			t.Error("the node is not answered")
+		}
+		image, err := transport.New(transport.Config{ID: 1, Cluster: 7, Dir: 11, Dial: at.dial, Deliver: func(uint64, []byte) {}, Unreachable: func(uint64) {}}, newPipes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		image.SetPeers(map[uint64]string{2: "two"})
+		synctest.Wait()
+		image.Close()
+		synctest.Wait()
+		if !tells(t, called, caller, "after") {
+			t.Error("what it is told is lost")
+		}
+	})
+}
+
 // A node that is not where the group has it is looked for where an operator says that it is, if it
 // is known by its directory.
 func TestElsewhere(t *testing.T) {

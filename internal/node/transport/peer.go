@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,10 +214,11 @@ func (t *Transport) receive(c net.Conn, from uint64, listens func()) {
 func (t *Transport) heard(from uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, p := range []*peer{t.peers[from], t.back[from]} {
-		if p != nil {
-			p.unanswered.Store(0)
-		}
+	if p := t.peers[from]; p != nil {
+		p.unanswered.Store(0)
+	}
+	for _, p := range t.back[from] {
+		p.unanswered.Store(0)
 	}
 }
 
@@ -227,14 +229,16 @@ func (t *Transport) open(back *peer) bool {
 	if back.up.Swap(true) {
 		return false
 	}
-	t.back[back.id] = back // an older connection is on its way out
+	t.back[back.id] = append(t.back[back.id], back) // an older connection is on its way out, as a rule
 	return true
 }
 
-// shut is the end of the way back on a connection.
+// shut is the end of the way back on a connection. Another of that node is used again, as when it was an image that came
+// and went.
 func (t *Transport) shut(back *peer) {
 	t.mu.Lock()
-	if t.back[back.id] == back {
+	t.back[back.id] = slices.DeleteFunc(t.back[back.id], func(p *peer) bool { return p == back })
+	if len(t.back[back.id]) == 0 {
 		delete(t.back, back.id)
 	}
 	t.mu.Unlock()

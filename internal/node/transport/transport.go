@@ -75,7 +75,7 @@ type Transport struct {
 
 	mu      sync.Mutex
 	peers   map[uint64]*peer
-	back    map[uint64]*peer // on connections that they have made
+	back    map[uint64][]*peer // on connections that they have made, the newest last
 	dirs    map[uint64]uint64
 	version uint8 // of the group; 0: not known
 	conns   map[net.Conn]caller
@@ -94,7 +94,7 @@ func New(cfg Config, ln net.Listener) (*Transport, error) {
 		return nil, fmt.Errorf("transport: %w: %s is not loopback, and nodes beyond it have to show certificates: set TLS (holdfast serve: --peer-cert, --peer-key and --peer-ca)", fs.ErrInvalid, ln.Addr())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, back: map[uint64]*peer{}, conns: map[net.Conn]caller{}, ln: ln}
+	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, back: map[uint64][]*peer{}, conns: map[net.Conn]caller{}, ln: ln}
 	t.wg.Go(t.accept)
 	return t, nil
 }
@@ -214,10 +214,10 @@ func (t *Transport) road(to uint64) *peer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own, back := t.peers[to], t.back[to]
-	if dir, member := t.dirs[to]; back == nil || own != nil && own.up.Load() || member && dir == 0 {
+	if dir, member := t.dirs[to]; len(back) == 0 || own != nil && own.up.Load() || member && dir == 0 {
 		return own
 	}
-	return back
+	return back[len(back)-1]
 }
 
 // track notes a connection so that Close can end it; false: it is too late.
