@@ -137,7 +137,8 @@ func (l *loop) word() ([]byte, error) {
 // stranger says what to do with a directory that is not of the group.
 func (s *Server) stranger(err error) error {
 	if errors.Is(err, transport.ErrRemoved) {
-		return fmt.Errorf("%w. Its number is never used again: to let it in once more, empty this directory and start it under a number that is new (holdfast serve --id NUMBER --join …, holdfast member add, holdfast member promote)", err)
+		return fmt.Errorf("%w. Its number is never used again. If the group has another one at its address by now (holdfast member ls), as after holdfast member replace: empty this directory and start it by the same command line, and it is let in under that. "+
+			"Else, to let it in once more, empty this directory and start it under a number that is new (holdfast serve --id NUMBER --join …, holdfast member add, holdfast member promote)", err)
 	}
 	return fmt.Errorf("%w. This node does not vote, since it does not know what node %[2]d has promised. If the disk of node %[2]d was lost: "+
 		"empty this directory and start the node by the command line of its founding, and the group lets it in under another number; "+

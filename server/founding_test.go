@@ -371,6 +371,41 @@ func replaceByHand(t *testing.T, g *group) {
 	g.whole(append(slices.DeleteFunc([]uint64{1, 2, 3}, func(x uint64) bool { return x == id }), 4)...)
 }
 
+// A node that was replaced while it was only stopped stops when it comes back, and says how it is let in: on an empty directory by the
+// same command line.
+func TestReplacedWhileStopped(t *testing.T) { inBubble(t, 3, replacedWhileStopped) }
+
+func replacedWhileStopped(t *testing.T, g *group) {
+	newClient(t, 1, g.up).do(add())
+	i := (g.leader() + 1) % 3
+	id := uint64(i + 1)
+	if err := g.nodes[i].Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.nodes[i] = g.nodes[(i+1)%3]
+	for ctx := within(t); ; time.Sleep(time.Millisecond) {
+		_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Replace: []replica.Endpoint{{ID: id}}})
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	s := start(t, g.cfgs[i])
+	select {
+	case <-s.Done():
+	case <-within(t).Done():
+		t.Fatal("it runs on")
+	}
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "as after holdfast member replace: empty this directory and start it by the same command line") {
+		t.Errorf("it stops with %v", err)
+	}
+	wipe(t, g.cfgs[i].Dir)
+	g.nodes[i] = replaced(t, start(t, g.cfgs[i]), g.cfgs[i], 4)
+	g.whole(append(slices.DeleteFunc([]uint64{1, 2, 3}, func(x uint64) bool { return x == id }), 4)...)
+}
+
 // When two of three disks are lost nobody votes, and the operator is told.
 func TestTwoLostDisks(t *testing.T) {
 	g := newGroup(t, 3)
