@@ -234,13 +234,16 @@ func (s *Server) whereabouts(known []replica.Endpoint) map[string]uint64 {
 	return addrs
 }
 
+// seekEvery is how often a node that takes part looks for others: it may have stood still when one was started.
+const seekEvery = 10 * time.Second
+
 // seekCopies looks for others now and then, and when this node has met another, as long as it runs.
 func (s *Server) seekCopies(l *loop) {
 	for {
 		if known := l.known(); len(known) > 0 {
 			s.seekOnce(l, known)
 		}
-		pause := again
+		pause := seekEvery
 		if !s.twin.takesPart() {
 			pause = soughtFor
 		}
