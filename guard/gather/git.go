@@ -19,7 +19,7 @@ import (
 // The same is the same to the byte, where white space counts, and in the same place of each file, which lines that
 // came or went elsewhere in it may move. A branch that does not exist is an
 // error: nothing is known of its commits any more. So is one that is not found to be merged by a history that is
-// cut off since they parted, as in a shallow clone. A branch that git cannot read is an error in every condition: whether it
+// cut off since they parted, as in a shallow clone, or in a partial clone without what they change, which is not fetched. A branch that git cannot read is an error in every condition: whether it
 // exists is not known.
 type Git struct {
 	// Dir is the repository, or a directory within; empty: the working directory.
@@ -204,18 +204,33 @@ func (s *Git) uncut(ctx context.Context, branch, into string) error {
 
 func failed(what string, a answer, err error) error {
 	if err == nil {
-		err = errors.New(lastLine(a.errOut))
+		err = errors.New(reasonOf(a.errOut))
 	}
 	return fmt.Errorf("git %s: %w", what, err)
+}
+
+// reasonOf is why git has failed: what comes after that line are hints.
+func reasonOf(errOut string) string {
+	if strings.Contains(errOut, "promisor remote") || strings.Contains(errOut, "lazy fetching disabled") {
+		return "objects are missing, as in a partial clone, and a look fetches none; git fetch --refetch --no-filter gets them"
+	}
+	for line := range strings.Lines(errOut) {
+		if strings.HasPrefix(line, "fatal: ") {
+			return lastLine(line)
+		}
+	}
+	return lastLine(errOut)
 }
 
 // gitOutput is the most that git may say.
 const gitOutput = 16 << 20
 
-// git runs it without what its environment, or a terminal, might add.
+// git runs it without what its environment, or a terminal, might add. It fetches nothing: in a partial clone it would, by
+// whatever program the configuration of the repository names.
 func (s *Git) git(ctx context.Context, in string, args ...string) (answer, error) {
 	p := process{of: "git in " + orText(s.Dir, "."), argv: append([]string{"git", "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false"}, args...), dir: s.Dir, in: in, most: gitOutput}
-	p.env = append(plainEnv(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE="+os.DevNull) // the history as it was committed
+	p.env = append(plainEnv(), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE="+os.DevNull, // the history as it was committed
+		"GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1")
 	if err := there(ctx, orText(s.Dir, ".")); err != nil {
 		return answer{}, err
 	}

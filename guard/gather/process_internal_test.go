@@ -45,3 +45,16 @@ func TestUnended(t *testing.T) {
 		}
 	})
 }
+
+// Of what git says when it fails the cause is told, not the hint after it.
+func TestReasonOf(t *testing.T) {
+	for said, want := range map[string]string{
+		"warning: x\nfatal: detected dubious ownership in repository at '/r'\nTo add an exception for this directory, call:\n\n\tgit config --global --add safe.directory /r\n": "fatal: detected dubious ownership in repository at '/r'",
+		"warning: lazy fetching disabled; some objects may not be available\nfatal: unable to read 1\n":                                                                         "objects are missing, as in a partial clone, and a look fetches none; git fetch --refetch --no-filter gets them",
+		"error: bad\n": "error: bad", "": "",
+	} {
+		if got := reasonOf(said); got != want {
+			t.Errorf("%q: %q; want %q", said, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package gather_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/guard"
@@ -46,6 +47,35 @@ func TestGit_Shallow(t *testing.T) {
 		guard.Error: {guard.Not(old), guard.Not(squashed)},
 	})
 	in(r.shallow("100"), map[guard.Outcome][]guard.Condition{guard.Passed: {merged, squashed}, guard.Failed: {old, open}})
+}
+
+// A partial clone lacks what commits change, and git would fetch it, by whatever program the configuration of the repository
+// names. A look fetches nothing, and says so.
+func TestGit_Partial(t *testing.T) {
+	r := newRepo(t)
+	r.on("merged")
+	r.on("open")
+	r.git("merge", "-q", "--no-ff", "-m", "merge", "merged")
+	r.git("config", "uploadpack.allowFilter", "true")
+	c, evil := &repo{t, filepath.Join(t.TempDir(), "clone")}, filepath.Join(t.TempDir(), "evil")
+	r.git("clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+r.dir, c.dir)
+	c.git("branch", "-q", "merged", "origin/merged")
+	c.git("branch", "-q", "open", "origin/open")
+	c.git("config", "protocol.ext.allow", "always")
+	c.git("config", "remote.origin.url", "ext::touch "+evil)
+	g, open := gather.New(gather.Config{Dir: c.dir}), guard.BranchMerged("open", "main")
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{
+		guard.Passed: {guard.BranchMerged("merged", "main"), guard.BranchExists("open")}, guard.Error: {open, guard.Not(open)},
+	})
+	if got := g.Evaluate(t.Context(), &open).Reasons[0].Got; !strings.Contains(got, "a partial clone") || !strings.Contains(got, "git fetch --refetch") {
+		t.Errorf("it says %q", got)
+	}
+	if _, err := os.Stat(evil); err == nil {
+		t.Error("a program of the repository's configuration was run")
+	}
+	c.git("config", "remote.origin.url", "file://"+r.dir)
+	c.git("fetch", "-q", "--refetch", "--no-filter")
+	outcomes(t, g, map[guard.Outcome][]guard.Condition{guard.Failed: {open}})
 }
 
 // A file of grafts changes nothing, as replaced commits do not.

@@ -280,6 +280,8 @@ func TestGuards_BadInput(t *testing.T) {
 		{when: `null`, says: "when:1:1"},
 		{when: `[]`, says: "when:1:1"},
 		{when: "{\n \"lock_fre\":\"x\"}", says: "when:2:2"},
+		{when: `{"lock_free":{"name":"a","name":"b"}}`, says: `when:1:26: the key "name" is on line 1 already`},
+		{when: "{\"lock_free\":{\"name\":\"a\",\n\"name\":\"b\"}}", says: `when:2:1: the key "name" is on line 1 already`},
 		{when: `{"lock_free":"x","key":"y"}`, says: "when:1:"},
 		{when: `{"lock_free":5}`, says: "when:1:14"},
 		{when: `{"lock_free":""}`, says: "when:1:14"},

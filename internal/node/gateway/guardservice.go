@@ -56,15 +56,15 @@ func parseWhen(text string) (*guard.Condition, error) {
 		_, err := guardfile.Parse("when.json", []byte(text))
 		return nil, Invalid("", "%s", wrongWhen(err, 0))
 	}
-	// The condition has lines of its own, so that errors tell where they are in it.
-	guards, err := guardfile.Parse("when.json", []byte("{\"guards\":{\"guard\":{\"when\":\n"+text+"\n}}}"))
+	const before = `{"guards":{"guard":{"when":` // on the first line, so that the numbers of lines are those of the condition
+	guards, err := guardfile.Parse("when.json", []byte(before+text+"}}}"))
 	if err != nil {
-		return nil, Invalid("", "%s", wrongWhen(err, 1))
+		return nil, Invalid("", "%s", wrongWhen(err, len(before)))
 	}
 	return &guards[0].When, nil
 }
 
-// wrongWhen tells what is wrong with a condition, by its own lines: so many are before them.
+// wrongWhen tells what is wrong with a condition, and where in it: on the first line so many characters are before it.
 func wrongWhen(err error, before int) string {
 	all, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -74,7 +74,9 @@ func wrongWhen(err error, before int) string {
 	for _, one := range all.Unwrap() {
 		if e, ok := errors.AsType[*guardfile.Error](one); ok {
 			c := *e
-			c.File, c.Line = "when", e.Line-before
+			if c.File = "when"; e.Line == 1 {
+				c.Column -= before
+			}
 			one = &c
 		}
 		list = append(list, one.Error())
