@@ -41,7 +41,7 @@ type Phase struct {
 	// Holds are taken together before the command runs, and kept until the phase ends.
 	Holds []Want `json:"holds,omitempty"`
 	// Limits are asked last, when everything else is there, and given back if the command
-	// does not start.
+	// does not start; what a runner took that is killed before passes unused.
 	Limits []Limit `json:"limits,omitempty"`
 	// Wait is how long the phase may wait for all of these; 0: for ever. After it the
 	// phase has failed.

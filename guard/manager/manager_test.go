@@ -250,20 +250,24 @@ func TestProperties_Backends(t *testing.T) {
 	for _, backend := range backends.All[1:] {
 		t.Run(backend, func(t *testing.T) {
 			for seed := range *seeds {
-				s, other := backends.Open(t, backend)
-				slots, last := int64(1+seed%5), holdfast.Token(0)
-				sleep := func(d time.Duration) { time.Sleep(d / 10_000) }
-				play(t, seed, game{s, slots, func(name string, now bool) { forceIfCan(t, other, name, now) }, sleep, func(m *manager.Manager) {
-					ok(t, broken(t, other, slots, &last))
-					for until := time.Now().Add(20 * time.Second); believed(t, m, other, slots) != nil && time.Now().Before(until); {
-						time.Sleep(time.Millisecond)
-					}
-					ok(t, believed(t, m, other, slots))
-				}})
+				t.Run(fmt.Sprint(seed), func(t *testing.T) { playOn(t, backend, seed) }) // its clients are closed with it
 			}
 			t.Logf("proof: %s: %d seeds", backend, *seeds)
 		})
 	}
+}
+
+func playOn(t *testing.T, backend string, seed uint64) {
+	s, other := backends.Open(t, backend)
+	slots, last := int64(1+seed%5), holdfast.Token(0)
+	sleep := func(d time.Duration) { time.Sleep(d / 10_000) }
+	play(t, seed, game{s, slots, func(name string, now bool) { forceIfCan(t, other, name, now) }, sleep, func(m *manager.Manager) {
+		ok(t, broken(t, other, slots, &last))
+		for until := time.Now().Add(20 * time.Second); believed(t, m, other, slots) != nil && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
+		ok(t, believed(t, m, other, slots))
+	}})
 }
 
 // broken says what is wrong on the backend.
