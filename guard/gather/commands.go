@@ -30,8 +30,10 @@ type Commands struct {
 	// Timeout is the longest a command may run; default 10 s, and never longer than the
 	// Gatherer's. (The program holdfast sets both to its --timeout, 30 s by default.) Its process group is ended then.
 	Timeout time.Duration
-	// Every is how often a command is run while somebody waits for it; default 30 s.
+	// Every is how often a command is run while somebody waits for it; default 30 s. Looks at the same moment share one run.
 	Every time.Duration
+
+	facts shared[guard.Input, guard.Fact]
 }
 
 // maxOutput is how much of what a command says is kept.
@@ -47,7 +49,7 @@ func (s *Commands) Find(ctx context.Context, inputs []guard.Input) guard.Inputs 
 		if err != nil {
 			return guard.Fact{}, err
 		}
-		return s.run(ctx, argv)
+		return s.facts.ask(ctx, in, func() (guard.Fact, error) { return s.run(ctx, argv) })
 	})
 }
 

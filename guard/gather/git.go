@@ -26,32 +26,38 @@ type Git struct {
 	Dir string
 	// Every is how often refs are looked at while somebody waits for them; default 1 s.
 	Every time.Duration
+
+	facts shared[guard.Input, guard.Fact]
 }
 
 // Find asks git.
 func (s *Git) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 	return each(ctx, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
-		f := guard.Fact{From: "git in " + orText(s.Dir, ".")}
-		hash, err := s.commit(ctx, in.Name)
-		switch {
-		case err != nil:
-			return f, err
-		case in.Source == guard.SourceBranch:
-			f.Is = hash != ""
-			return f, nil
-		}
-		into, err := s.commit(ctx, in.Other)
-		if err == nil {
-			err = both(hash, in.Name, into, in.Other)
-		}
-		if err == nil {
-			f.Is, f.Text, err = s.merged(ctx, hash, into)
-		}
-		if err == nil && !f.Is {
-			err = s.uncut(ctx, hash, into)
-		}
-		return f, err
+		return s.facts.ask(ctx, in, func() (guard.Fact, error) { return s.fact(ctx, in) })
 	})
+}
+
+func (s *Git) fact(ctx context.Context, in guard.Input) (guard.Fact, error) {
+	f := guard.Fact{From: "git in " + orText(s.Dir, ".")}
+	hash, err := s.commit(ctx, in.Name)
+	switch {
+	case err != nil:
+		return f, err
+	case in.Source == guard.SourceBranch:
+		f.Is = hash != ""
+		return f, nil
+	}
+	into, err := s.commit(ctx, in.Other)
+	if err == nil {
+		err = both(hash, in.Name, into, in.Other)
+	}
+	if err == nil {
+		f.Is, f.Text, err = s.merged(ctx, hash, into)
+	}
+	if err == nil && !f.Is {
+		err = s.uncut(ctx, hash, into)
+	}
+	return f, err
 }
 
 // Follow looks every so often whether a ref has changed: that costs one run of git,

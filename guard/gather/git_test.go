@@ -295,11 +295,12 @@ func TestCheck_Filters(t *testing.T) {
 	}
 }
 
-// A path that no file can have is told from one that has no file.
+// A path that no file can have, or that only a shell understands, is told from one that has no file.
 func TestCheck_Files(t *testing.T) {
 	part := strings.Repeat("n", 255)
 	for path, want := range map[string]bool{
 		"a/b": true, part + "/" + part: true, part + "n": false, "a/" + part + "n/b": false, strings.Repeat("/a", 2047): true, strings.Repeat("/a", 2048): false,
+		"~": false, "~/freeze": false, "~ann/freeze": false, "$HOME/freeze": false, "./~": true, "a~": true, "a/$b": true,
 	} {
 		for _, c := range []guard.Condition{guard.FileExists(path), guard.FileNotExists(path)} {
 			if err := decider.Check(&c); (err == nil) != want || err != nil && !errors.Is(err, fs.ErrInvalid) {

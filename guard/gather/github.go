@@ -24,8 +24,8 @@ import (
 // Pull requests are no issues.
 //
 // What was read before is asked for by its ETag: an answer that has not changed costs
-// nothing of the quota. After a refusal for too many requests nothing is asked until
-// the server wants to be asked again.
+// nothing of the quota. Looks at the same moment share a request. After a refusal for too
+// many requests nothing is asked until the server wants to be asked again.
 type GitHub struct {
 	// URL is the base; default https://api.github.com.
 	URL string
@@ -38,11 +38,12 @@ type GitHub struct {
 	// Every is how often it is asked while somebody waits; default 1 min.
 	Every time.Duration
 
-	mu    sync.Mutex
-	known map[string]page // by URL
-	bytes int             // of their bodies
-	until time.Time       // nothing is asked before
-	why   string
+	mu      sync.Mutex
+	known   map[string]page // by URL
+	bytes   int             // of their bodies
+	until   time.Time       // nothing is asked before
+	why     string
+	answers shared[string, page] // by URL
 }
 
 // page is an answer that is kept for its ETag.
@@ -252,13 +253,25 @@ var errNotThere = errors.New("it is not there, or the token may not see it")
 
 // get reads one answer, and reports whether the server has a next page.
 func (s *GitHub) get(ctx context.Context, address string, into any) (more bool, err error) {
-	before, err := s.before(address)
+	p, err := s.answers.ask(ctx, address, func() (page, error) { return s.ask(ctx, address) })
 	if err != nil {
 		return false, err
 	}
+	if err := json.Unmarshal(p.body, into); err != nil {
+		return false, fmt.Errorf("%s: the answer is not the JSON of GitHub: %w", s.base(), err)
+	}
+	return p.more, nil
+}
+
+// ask makes one request.
+func (s *GitHub) ask(ctx context.Context, address string) (page, error) {
+	before, err := s.before(address)
+	if err != nil {
+		return page{}, err
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return false, err
+		return page{}, err
 	}
 	req.Header.Set("Accept", "application/vnd.github+json")
 	if s.Token != "" {
@@ -269,17 +282,10 @@ func (s *GitHub) get(ctx context.Context, address string, into any) (more bool, 
 	}
 	res, err := s.client().Do(req)
 	if err != nil {
-		return false, err
+		return page{}, err
 	}
 	defer res.Body.Close()
-	p, err := s.page(res, address, before)
-	if err != nil {
-		return false, err
-	}
-	if err := json.Unmarshal(p.body, into); err != nil {
-		return false, fmt.Errorf("%s: the answer is not the JSON of GitHub: %w", s.base(), err)
-	}
-	return p.more, nil
+	return s.page(res, address, before)
 }
 
 // client follows redirects as net/http does, but never with the token to another server.

@@ -12,8 +12,8 @@ import (
 
 // Check refuses, as a [holdfast.ErrInvalid], what [guard.Condition.Check] does, and a condition with a part that its [Git], [Sessions], files or tracker, [GitHub] or
 // [IssueFile], could never look for, also beside one in an Any that can pass: a wait for that part would have no end. Git takes the
-// name of a branch for none, a session is neither one of tmux nor a process, a path is longer than any can be,
-// or a filter is none. Whether there is such a branch, session, file or issue is not asked, and what other sources
+// name of a branch for none, a session is neither one of tmux nor a process, a path is longer than any can be
+// or begins with ~ or $, as for a shell, or a filter is none. Whether there is such a branch, session, file or issue is not asked, and what other sources
 // can look for is not known.
 func (g *Gatherer) Check(c *guard.Condition) error {
 	if err := c.Check(); err != nil {
@@ -80,9 +80,13 @@ func possibleSession(session string) error {
 	return possibleTmux(session)
 }
 
-// possiblePath refuses what is longer than the systems take: to them it would be an error at every look.
+// possiblePath refuses what is longer than the systems take, to which it would be an error at every look, and what a shell
+// would have made another path of: a file of that name is hardly meant, and without one a file_not_exists passes.
 func possiblePath(path string) error {
 	const most, mostOfPart = 4095, 255
+	if strings.HasPrefix(path, "~") || strings.HasPrefix(path, "$") {
+		return fmt.Errorf("the path %q is for a shell, and none reads it: write the whole path, or ./ in front of a file of that name", path)
+	}
 	if len(path) > most {
 		return fmt.Errorf("the path has %d bytes; at most %d are possible", len(path), most)
 	}

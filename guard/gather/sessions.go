@@ -30,22 +30,28 @@ type Sessions struct {
 	Tmux, Socket string
 	// Every is how often sessions are looked at while somebody waits; default 1 s.
 	Every time.Duration
+
+	facts shared[guard.Input, guard.Fact]
 }
 
 // Find looks for the sessions.
 func (s *Sessions) Find(ctx context.Context, inputs []guard.Input) guard.Inputs {
 	return each(ctx, inputs, func(ctx context.Context, in guard.Input) (guard.Fact, error) {
-		kind, name, ok := strings.Cut(in.Name, ":")
-		switch {
-		case ok && kind == "pid":
-			return s.process(name)
-		case ok && kind == "pidfile":
-			return s.pidFile(ctx, name)
-		case ok && kind == "tmux":
-			return s.tmux(ctx, name)
-		}
-		return s.tmux(ctx, in.Name)
+		return s.facts.ask(ctx, in, func() (guard.Fact, error) { return s.fact(ctx, in.Name) })
 	})
+}
+
+func (s *Sessions) fact(ctx context.Context, session string) (guard.Fact, error) {
+	kind, name, ok := strings.Cut(session, ":")
+	switch {
+	case ok && kind == "pid":
+		return s.process(name)
+	case ok && kind == "pidfile":
+		return s.pidFile(ctx, name)
+	case ok && kind == "tmux":
+		return s.tmux(ctx, name)
+	}
+	return s.tmux(ctx, session)
 }
 
 // Follow looks every so often.
