@@ -130,7 +130,10 @@ func receiver(d *ast.FuncDecl) string {
 	if star, ok := x.(*ast.StarExpr); ok {
 		x = star.X
 	}
-	if generic, ok := x.(*ast.IndexExpr); ok {
+	switch generic := x.(type) {
+	case *ast.IndexExpr:
+		x = generic.X
+	case *ast.IndexListExpr:
 		x = generic.X
 	}
 	return x.(*ast.Ident).Name + "."

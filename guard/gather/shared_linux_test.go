@@ -42,8 +42,10 @@ func TestCommands_Shared(t *testing.T) {
 		b, _ := os.ReadFile(filepath.Join(dir, "runs")) // none has begun yet
 		return len(b)
 	}
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
 	for waiting() < looks && runs() < looks {
-		time.Sleep(time.Millisecond)
+		<-again.C
 	}
 	write("go", "")
 	all.Wait()
