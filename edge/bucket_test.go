@@ -132,11 +132,11 @@ func TestBucketOfABusyJoiner(t *testing.T) {
 				use(2*time.Second, others...)
 			}
 			b := limiter(t, open(t, Config{Actor: "b", Link: to("b"), Flush: flush, State: time.Minute}), rate)
-			for range 200 { // a key that is dirty with every flush
+			for i := range 4 * 57 { // nearly the burst of a key that is dirty with every flush
 				use(3*time.Millisecond, others[0])
 				pass(27 * time.Millisecond)
-				if others[0].Stats().Allowed%50 == 0 {
-					pass(50 * time.Second) // so that all of it stays below the rate
+				if i%57 == 56 {
+					pass(57 * time.Second) // so that all of it stays below the rate
 					use(0, b)
 				}
 			}
