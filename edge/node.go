@@ -556,8 +556,11 @@ func checkUse(key string, now time.Time) error {
 	return checkTime(now)
 }
 
+// yearTooFar is when 2262 begins, in seconds since 1970: a decision has no time for the calendar.
+const yearTooFar = 9_214_646_400
+
 func checkTime(now time.Time) error {
-	if y := now.UTC().Year(); y < 1970 || y > 2261 {
+	if s := now.Unix(); s < 0 || s >= yearTooFar {
 		return invalid("the time %s is not of the years 1970 to 2261: give that of now", now.UTC().Format(time.RFC3339))
 	}
 	return nil
