@@ -23,6 +23,8 @@ const (
 	// the unit; above, sums of times would overflow.
 	minSpan = time.Millisecond
 	maxSpan = 70 * 365 * 24 * time.Hour // what every backend takes: the core takes 2⁶¹ ns
+	// minMaxHold leaves something to the holder, whose own end is two percent and 50 ms before the backend's.
+	minMaxHold = 100 * time.Millisecond
 
 	maxMeta = 4 << 10
 )
@@ -102,9 +104,9 @@ func (c *config) check(r *spaceState) error {
 
 func (c *config) checkSpans(r *spaceState) error {
 	return firstError(
-		checkSpan("MaxHold", c.maxHold, driver.FeatureMaxHold, r),
-		checkSpan("MinHold", c.minHold, driver.FeatureMinHold, r),
-		checkSpan("Delay", c.delay, driver.FeatureDelay, r))
+		checkSpan("MaxHold", c.maxHold, minMaxHold, driver.FeatureMaxHold, r),
+		checkSpan("MinHold", c.minHold, minSpan, driver.FeatureMinHold, r),
+		checkSpan("Delay", c.delay, minSpan, driver.FeatureDelay, r))
 }
 
 func (c *config) checkSession(r *spaceState) error {
@@ -170,19 +172,21 @@ func checkTTL(ttl time.Duration, i *Info) error {
 }
 
 // checkSpan takes 0 as "not wanted"; anything else needs the feature.
-func checkSpan(what string, d time.Duration, f Feature, r *spaceState) error {
+func checkSpan(what string, d, least time.Duration, f Feature, r *spaceState) error {
 	if d == 0 {
 		return nil
 	}
-	if err := checkDuration(what, d); err != nil {
+	if err := checkAtLeast(what, d, least); err != nil {
 		return err
 	}
 	return r.lacks(f)
 }
 
-func checkDuration(what string, d time.Duration) error {
-	if d < minSpan || d > maxSpan {
-		return invalid("%s(%s) is out of range: %s to %s%s", what, d, minSpan, maxSpan, unitHint(what, d))
+func checkDuration(what string, d time.Duration) error { return checkAtLeast(what, d, minSpan) }
+
+func checkAtLeast(what string, d, least time.Duration) error {
+	if d < least || d > maxSpan {
+		return invalid("%s(%s) is out of range: %s to %s%s", what, d, least, maxSpan, unitHint(what, d))
 	}
 	return nil
 }

@@ -76,8 +76,9 @@ func (m Meta) session(c *config) { m.hold(c) }
 func (m Meta) hold(c *config)    { c.spec.Meta = string(m) }
 
 // MaxHold ends a hold this long after its grant or last [Hold.Extend], however
-// alive its holder is: 1 millisecond to 70 years; 0, the default: never. Backends
-// without the feature "max-hold" refuse it with errors.ErrUnsupported.
+// alive its holder is: 100 milliseconds to 70 years; 0, the default: never. The holder
+// takes it for over two percent and 50 milliseconds before the backend does, counted from when
+// it asked. Backends without the feature "max-hold" refuse it with errors.ErrUnsupported.
 type MaxHold time.Duration
 
 func (d MaxHold) hold(c *config) { c.maxHold = time.Duration(d) }

@@ -60,6 +60,7 @@ func TestOptions_Mistakes(t *testing.T) {
 		{holdfast.TTL(24*time.Hour + 1), "out of range"},
 		{holdfast.TTL(-time.Second), "out of range"},
 		{holdfast.MaxHold(-1), "MaxHold(-1ns) is out of range"},
+		{holdfast.MaxHold(100*time.Millisecond - 1), "MaxHold(99.999999ms) is out of range: 100ms to "},
 		{holdfast.MaxHold(30), "30 seconds are MaxHold(30*time.Second)"},
 		{holdfast.MinHold(-time.Second), "MinHold(-1s) is out of range"},
 		{holdfast.Delay(-time.Second), "Delay(-1s) is out of range"},

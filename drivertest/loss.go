@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/holdfast-io/holdfast"
@@ -41,6 +42,8 @@ var claimDeadlineCases = []Case{
 		Promise: "A hold with MaxHold is lost after that time although its program is alive, and the next is granted."},
 	{Name: "MaxHold/IsKnownFirst", Needs: []driver.Feature{driver.FeatureMaxHold, driver.FeatureLostFirst}, Run: timed(maxHoldIsKnownFirst),
 		Promise: "A hold that MaxHold ends is known to be lost before the next is granted."},
+	{Name: "MaxHold/Least", Needs: maxHold, Run: run(maxHoldLeast),
+		Promise: "MaxHold is 100 ms at least, which leaves a holder some of it; less is refused."},
 	{Name: "MaxHold/Extend", Needs: maxHold, Run: timed(maxHoldExtend),
 		Promise: "Extend moves the end of a hold with MaxHold on, for everybody."},
 	{Name: "MaxHold/ExtendOnlyForward", Needs: maxHold, Run: run(maxHoldExtendOnlyForward),
@@ -200,6 +203,19 @@ func maxHoldEndsTheLiving(ctx context.Context, e *Env) {
 func maxHoldIsKnownFirst(ctx context.Context, e *Env) {
 	h := must(e.Client().Mutex("m", holdfast.MaxHold(e.moment())).Acquire(ctx))
 	refused(witness(ctx, e.Client().Mutex("m"), h), holdfast.ErrLost, "Err of the holder before, when the next is granted")
+}
+
+func maxHoldLeast(ctx context.Context, e *Env) {
+	const least = 100 * time.Millisecond
+	m := e.Client().Mutex("m", holdfast.MaxHold(least))
+	refused(second(e.Client().Mutex("m", holdfast.MaxHold(least-1)).Acquire(ctx)), fs.ErrInvalid, "Acquire with less than the least MaxHold")
+	eventually(ctx, "a hold with the least MaxHold is over when it is granted", func() bool {
+		h := must(m.Acquire(ctx))
+		at, _ := h.Deadline()
+		lasts := driver.Until(at) > 0
+		_ = h.Release() // it may be over by now
+		return lasts
+	})
 }
 
 func maxHoldExtend(ctx context.Context, e *Env) {

@@ -41,6 +41,7 @@ type client struct {
 	work sync.WaitGroup
 
 	homing   shared[*pgLink]
+	revising shared[struct{}]
 	removing chan struct{} // has one while what is left of a session is removed
 	tidying  atomic.Bool   // what has ended is being removed
 	rates    limits.Rates
@@ -138,6 +139,11 @@ func (c *client) ask(ctx context.Context, run func(ctx context.Context, q querie
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	broke := c.repeat(ctx, run)
+	if errors.Is(broke, errNoRevision) {
+		if broke = c.reviseAgain(ctx); broke == nil {
+			broke = c.repeat(ctx, run)
+		}
+	}
 	err := failed(ctx, broke)
 	if err != nil && c.life.Err() != nil {
 		return &driver.Error{Kind: driver.ErrClosed, Outcome: outcome(broke), Err: err}
@@ -266,6 +272,7 @@ func (c *client) dialHome(ctx context.Context) (*pgLink, error) {
 	c.mu.Lock()
 	c.home = l
 	c.mu.Unlock()
+	c.spawn(func() { c.lookForRows(l) })
 	return l, nil
 }
 

@@ -87,9 +87,9 @@ func (c *client) gather(ctx context.Context, cl *rowClaim) error {
 	}
 }
 
-// errParty ends the wait of a party when its connection broke and its row may have been written: others may have
+// errParty ends the wait of a party when its connection broke and its row may have been written, or was removed: others may have
 // counted it, and do so until the server has noticed. With a second row it would count twice.
-var errParty = &driver.Error{Kind: driver.ErrLost, Err: errors.New("the connection broke while it waited: others may have counted it")}
+var errParty = &driver.Error{Kind: driver.ErrLost, Err: errors.New("the connection broke, or its row was removed, while it waited: others may have counted it")}
 
 // gatherBy is gather by one link.
 func (c *client) gatherBy(ctx context.Context, l *pgLink, cl *rowClaim, told *bool) error {
@@ -232,6 +232,7 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, g *gather
 			c.ungather(cl, cl.id)
 			return a.err
 		case a.token == 0:
+			c.ungather(cl, cl.id) // of a semaphore that was removed beside it, the row is there
 			return errStartAgain
 		}
 		c.hold(l, cl, cl.id, a.token, session)

@@ -131,6 +131,10 @@ func (c *client) waitersOf(g *gathering) []int64 {
 	return slices.Collect(maps.Keys(g.waiters))
 }
 
+// lookSQL also tells of all as gone if the semaphore, latch or barrier itself is: nobody grants it any more.
+const lookSQL = `select id, tok from holdfast_v10.look($1, $2, $3, $4, $5)
+union all select id, 0 from unnest($3::bigint[]) id where $5 and not exists (select from holdfast.resource where space = $1 and key = $2)`
+
 // look tells waiters that their rows were granted, or are gone. If the server does not answer, the next
 // look does. sweep: what ended programs had is freed first.
 func (c *client) look(l *pgLink, k Key, g *gathering, sweep bool) {
@@ -139,13 +143,13 @@ func (c *client) look(l *pgLink, k Key, g *gathering, sweep bool) {
 		return
 	}
 	err := c.onHome(c.life, l, func(ctx context.Context, q querier) error {
-		rows, err := q.Query(ctx, "select id, tok from holdfast_v10.look($1, $2, $3, $4, $5)", c.args(k.space(), k.n, ids, c.me(l), sweep)...)
+		rows, err := q.Query(ctx, lookSQL, c.args(k.space(), k.n, ids, c.me(l), sweep)...)
 		if err != nil {
 			return err
 		}
 		var id, token int64
 		_, err = pgx.ForEachRow(rows, []any{&id, &token}, func() error {
-			found[id] = gathered{token: token}
+			found[id] = gathered{token: max(token, found[id].token)}
 			return nil
 		})
 		return err

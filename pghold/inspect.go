@@ -56,7 +56,7 @@ func (c *client) Inspect(ctx context.Context, r *driver.InspectRequest) (driver.
 	}
 	err = c.ask(ctx, func(ctx context.Context, q querier) error {
 		reply = driver.InspectReply{} // a run before this one may have told a part
-		if err := q.QueryRow(ctx, "select n from holdfast.revision", c.mode).Scan(&reply.Revision); err != nil {
+		if err := scanRevision(q.QueryRow(ctx, "select n from holdfast.revision", c.mode), &reply.Revision); err != nil {
 			return err
 		}
 		if r.Prefix {

@@ -113,7 +113,7 @@ func (t *txn) compare(ctx context.Context) error {
 	}
 	b.Queue(begin)
 	b.Queue(hurry)
-	b.Queue(rev).QueryRow(func(row pgx.Row) error { return row.Scan(&t.rev) })
+	b.Queue(rev).QueryRow(func(row pgx.Row) error { return scanRevision(row, &t.rev) })
 	for i := range t.r.If {
 		cond := &t.r.If[i]
 		sql := fmt.Sprintf("select %s from holdfast.kv x where %s and holdfast_v10.fresh(x) limit %d", kvColumns, about(cond.Prefix), maxKeys+1)

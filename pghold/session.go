@@ -171,10 +171,10 @@ func (c *client) removeSession(l *driver.Session, ask func(run func(ctx context.
 	n := keyPage // not of the loop, which would read it while a statement that is given up may write it
 	for err == nil && n == keyPage {
 		err = ask(func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v10.kv_end($1::uuid, $2)", c.args(uuid(l.ID), keyPage)...).Scan(&n)
+			return scanRemoved(q.QueryRow(ctx, "select case when "+isRevision+" then holdfast_v10.kv_end($1::uuid, $2) else -1 end", c.args(uuid(l.ID), keyPage)...), &n)
 		})
 	}
-	return err
+	return c.revised(err)
 }
 
 // removeFor is how long the removal of a session with many keys may take.

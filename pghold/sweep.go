@@ -99,8 +99,8 @@ func (c *client) removeEnded(ask func(run func(ctx context.Context, q querier) e
 	})
 	for n := 1; err == nil && n > 0; {
 		err = ask(func(ctx context.Context, q querier) error {
-			return q.QueryRow(ctx, "select holdfast_v10.kv_sweep($1)", c.args(keyPage)...).Scan(&n)
+			return scanRemoved(q.QueryRow(ctx, "select case when "+isRevision+" then holdfast_v10.kv_sweep($1) else -1 end", c.args(keyPage)...), &n)
 		})
 	}
-	return err
+	return c.revised(err)
 }

@@ -66,6 +66,12 @@ func (h *hub) isUntidy() bool {
 	return true
 }
 
+func (h *hub) isWatched() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watchers) > 0
+}
+
 func (h *hub) publish(payload string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +170,7 @@ end $$`
 // everything follows.
 func (c *client) listenForEvents(ctx context.Context) (driver.Revision, error) {
 	rev, err := c.listenOnce(ctx)
-	for end := time.Now().Add(c.opts.Timeout); code(err) == "55P03"; rev, err = c.listenOnce(ctx) {
+	for end := time.Now().Add(c.opts.Timeout); code(err) == "55P03" || errors.Is(err, errNoRevision); rev, err = c.listenOnce(ctx) {
 		if time.Now().After(end) {
 			return 0, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, RetryAfter: time.Second, Err: fmt.Errorf("others' transactions last: %w", err)}
 		}
@@ -195,10 +201,10 @@ func (c *client) listenOnce(ctx context.Context) (driver.Revision, error) {
 		if err := l.subscribe(ctx); err != nil {
 			return err
 		}
-		return l.conn.QueryRow(ctx, "select n + 1 from holdfast.revision").Scan(&rev)
+		return scanRevision(l.conn.QueryRow(ctx, "select n + 1 from holdfast.revision"), &rev)
 	}, nil)
 	if err != nil {
-		return 0, err // the job may go on, and write to rev
+		return 0, c.revised(err) // the job may go on, and write to rev
 	}
 	return driver.Revision(rev), nil
 }
