@@ -226,7 +226,7 @@ func (l *Leadership) Resign() error {
 func (l *Leadership) change(ctx context.Context, op string, ch driver.Change) (driver.Grant, error) {
 	defer runtime.KeepAlive(l.Hold)
 	c := l.g.c
-	if err := firstError(l.Err(), c.r.ready(ctx, "")); err != nil {
+	if err := firstError(l.ended(), c.r.ready(ctx, "")); err != nil {
 		return driver.Grant{}, wrap(op, c.name, err)
 	}
 	g, err := c.change(ctx, ch)

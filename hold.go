@@ -66,6 +66,20 @@ func (h *Hold) Err() error {
 	return h.g.err()
 }
 
+// ended is Err for calls that need the hold.
+func (h *Hold) ended() error { return unsent(h.Err()) }
+
+// unsent is why a hold is over, for a call that needs it, which puts its operation to it: nothing was sent.
+func unsent(err error) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	over := *e
+	over.Op, over.Outcome = "", driver.NotDone
+	return &over
+}
+
 // Deadline is when the hold ends unless it is renewed before, by the library or
 // by hand; false: it has none.
 func (h *Hold) Deadline() (time.Time, bool) { return h.g.c.deadline() }
@@ -74,7 +88,7 @@ func (h *Hold) Deadline() (time.Time, bool) { return h.g.c.deadline() }
 // of progress. If it fails, the hold ends when it would have.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	c := h.g.c
-	err := firstError(h.Err(), checkDuration("Extend", d), c.checkExtend(), c.r.ready(ctx, ""))
+	err := firstError(h.ended(), checkDuration("Extend", d), c.checkExtend(), c.r.ready(ctx, ""))
 	if err != nil {
 		return wrap("extend", c.name, err)
 	}
@@ -98,7 +112,7 @@ func (c *holdState) checkExtend() error {
 func (h *Hold) Renew(ctx context.Context, ttl time.Duration) error {
 	defer runtime.KeepAlive(h)
 	c := h.g.c
-	err := firstError(h.Err(), c.checkRenew(ttl), c.r.ready(ctx, ""))
+	err := firstError(h.ended(), c.checkRenew(ttl), c.r.ready(ctx, ""))
 	if err != nil {
 		return wrap("renew", c.name, err)
 	}

@@ -88,7 +88,7 @@ func (c *holdState) link(g *holdRef) error {
 	defer c.mu.Unlock()
 	switch {
 	case c.over != nil || c.count == 0:
-		return c.why(c.over)
+		return unsent(c.why(c.over))
 	case c.changing > 0:
 		return driver.Errorf("", "", ErrConflict, "this context's hold is being changed; join what it becomes")
 	}

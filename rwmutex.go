@@ -67,7 +67,7 @@ func (m *RWMutex) checkChange(h *Hold, from driver.Want) error {
 	if h == nil {
 		return invalid("the hold is nil")
 	}
-	if err := h.Err(); err != nil {
+	if err := h.ended(); err != nil {
 		return err
 	}
 	c := h.g.c
