@@ -24,12 +24,7 @@ func (s *Space) lockable(name string, opts []HoldOption) lockable {
 	return l
 }
 
-func (r *spaceState) maxName() int {
-	if r.info.MaxName > 0 {
-		return r.info.MaxName
-	}
-	return defaultMaxName
-}
+func (r *spaceState) maxName() int { return r.info.MaxName }
 
 // request is a driver.Request with room for its one want, and the name of the call
 // in errors.

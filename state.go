@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,7 @@ func newSpaceState(d driver.Driver, hooks []Hooks) *spaceState {
 	r.live.next, r.live.prev = &r.live, &r.live
 	d.OnFault(r.fault)
 	r.info = d.Info()
+	r.info.MaxName = cmp.Or(r.info.MaxName, defaultMaxName)
 	return r
 }
 

@@ -86,6 +86,7 @@ func featuresRequire(_ context.Context, e *Env) {
 
 func featuresSameForAll(_ context.Context, e *Env) {
 	first := e.Info()
+	want(first.MaxName > 0, "MaxName is %d", first.MaxName)
 	for range 2 {
 		next := e.Root().Info()
 		want(next.Scheme == first.Scheme, "one client is of the scheme %q, another of %q", first.Scheme, next.Scheme)

@@ -61,13 +61,7 @@ func namesEveryText(ctx context.Context, e *Env) {
 }
 
 // longest is the greatest length of a name after the case's prefix.
-func (e *Env) longest() int {
-	n := e.Info().MaxName
-	if n == 0 {
-		n = 512
-	}
-	return n - len(e.Prefix())
-}
+func (e *Env) longest() int { return e.Info().MaxName - len(e.Prefix()) }
 
 func namesLongest(ctx context.Context, e *Env) {
 	s := e.Client()

@@ -114,6 +114,9 @@ func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want)
 	} else {
 		err = c.lock(ctx, cl)
 	}
+	if err != nil && cl.kind != driver.Barrier {
+		err = withdrawn(err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -108,15 +108,15 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 	}
 	if err != nil {
 		k.failed(err)
-		return nil, 0, failure(ctx, err)
+		return nil, 0, withdrawn(failure(ctx, err))
 	}
 	if reply == nil {
 		token, err := k.quickly(ctx, token)
-		return k, token, err
+		return k, token, withdrawn(err)
 	}
 	c.delist(k, false)
 	t, err := k.settle(ctx, reply, sent, waiting)
-	return k, t, err
+	return k, t, withdrawn(err)
 }
 
 // enlist adds a claim to the client's, and puts its name on the session's list if it may go the

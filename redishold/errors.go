@@ -207,6 +207,18 @@ func stopped(ctx context.Context, o driver.Outcome) error {
 	return e
 }
 
+// withdrawn is the error of an Acquire that ended without a grant. If its context ended it, all that the server did for it is
+// taken back in the background, however far it came: for its caller it was not done.
+func withdrawn(err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok || e.Kind != context.Canceled && e.Kind != context.DeadlineExceeded {
+		return err
+	}
+	told := *e
+	told.Outcome = driver.NotDone
+	return &told
+}
+
 // errClosed answers calls on a closed client.
 var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
 

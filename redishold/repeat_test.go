@@ -87,8 +87,8 @@ func TestCancelledOnItsWay(t *testing.T) {
 	link.Cut()
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := d.Acquire(short, mutex(name)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("through a cut link: %v", err)
+	if _, err := d.Acquire(short, mutex(name)); !errors.Is(err, context.DeadlineExceeded) || !holdfast.NotDone(err) {
+		t.Fatalf("through a cut link: %v; NotDone is %t", err, holdfast.NotDone(err))
 	}
 	link.Heal()
 	eventually(t, "the name stays taken", func() bool {
