@@ -20,9 +20,11 @@ func TestSession_RevokedWhileItWaits(t *testing.T) {
 	}
 	for name, s := range map[string]*holdfast.Space{"mem": memhold.Open(), "file": file} {
 		defer s.Close()
-		if _, err := s.Mutex("m").Acquire(t.Context()); err != nil {
+		h, err := s.Mutex("m").Acquire(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
+		defer h.Release() // before s is closed, and so held until then
 		ses, err := s.Session(t.Context())
 		if err != nil {
 			t.Fatal(err)

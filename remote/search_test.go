@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -211,23 +212,23 @@ func (w *tappedStream) received() int {
 	return w.messages
 }
 
-// lockFor takes a lock, for good, on a session that never loses its own patience.
-func lockFor(ctx context.Context, s *holdfast.Space, name string) error {
-	_, err := s.Mutex(name, holdfast.TTL(24*time.Hour)).Acquire(ctx)
-	return err
-}
-
+// lock takes a lock for as long as the test lasts, on a session that never loses its own patience.
 func lock(t *testing.T, s *holdfast.Space, name string) {
 	t.Helper()
-	if err := lockFor(t.Context(), s, name); err != nil {
+	if err := <-begin(t, s, name); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// begin takes a lock in the background; the error comes with the answer.
+// begin is lock in the background; the error comes with the answer.
 func begin(t *testing.T, s *holdfast.Space, name string) <-chan error {
-	answer := make(chan error, 1)
-	go func() { answer <- lockFor(t.Context(), s, name) }()
+	answer, kept := make(chan error, 1), new(*holdfast.Hold)
+	t.Cleanup(func() { runtime.KeepAlive(kept) }) // a hold that nobody can reach is given back
+	go func() {
+		var err error
+		*kept, err = s.Mutex(name, holdfast.TTL(24*time.Hour)).Acquire(t.Context())
+		answer <- err
+	}()
 	return answer
 }
 

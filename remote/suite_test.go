@@ -83,9 +83,11 @@ func TestNamespaceOfAnyAlphabet(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		if _, err := s.Mutex("of " + namespace).Acquire(ctx); err != nil {
+		h, err := s.Mutex("of " + namespace).Acquire(ctx)
+		if err != nil {
 			return 0, err
 		}
+		defer h.Release()
 		n := 0
 		for r, err := range s.List(ctx, "") {
 			if n++; err != nil || r.Name != "of "+namespace {
