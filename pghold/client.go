@@ -125,9 +125,9 @@ func (c *client) begin(ctx context.Context) error {
 	return c.ready(ctx)
 }
 
-// stale is how many connections of the pool in a row may turn out to be broken
+// maxBroken is how many connections of the pool in a row may turn out to be broken
 // since they were last used.
-const stale = 16
+const maxBroken = 16
 
 // ask begins a call and runs it on a connection of the pool. run has to be such
 // that it may be repeated: after a restart of the server every connection of
@@ -155,7 +155,7 @@ func (c *client) ask(ctx context.Context, run func(ctx context.Context, q querie
 // to have done nothing: what an earlier one has done is not known by that.
 func (c *client) repeat(ctx context.Context, run func(ctx context.Context, q querier) error) error {
 	err, perhaps := run(ctx, c.pool), false
-	for n := 0; n < stale && ctx.Err() == nil && broken(err); n++ {
+	for n := 0; n < maxBroken && ctx.Err() == nil && broken(err); n++ {
 		perhaps = perhaps || outcome(err) != driver.NotDone
 		err = run(ctx, c.pool)
 	}
@@ -240,12 +240,6 @@ func (c *client) adopt(l *pgLink) bool {
 	return true
 }
 
-func (c *client) isHome(l *pgLink) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.home == l
-}
-
 // atHome is the link for all that is free, and of sessions.
 func (c *client) atHome(ctx context.Context) (*pgLink, error) {
 	if l := c.living(); l != nil {
@@ -272,7 +266,7 @@ func (c *client) dialHome(ctx context.Context) (*pgLink, error) {
 	c.mu.Lock()
 	c.home = l
 	c.mu.Unlock()
-	c.spawn(func() { c.lookForRows(l) })
+	c.spawn(func() { c.keepHouse(l) })
 	return l, nil
 }
 

@@ -74,7 +74,7 @@ func (c *client) addAlone(ctx context.Context, r *driver.CountRequest) (driver.C
 	var value int64
 	add := func() error { return c.pool.QueryRow(within, addSQL, c.args(r.Name, int64(r.A))...).Scan(&value) }
 	err := add()
-	for n := 0; n < stale && within.Err() == nil && broken(err) && outcome(err) == driver.NotDone; n++ {
+	for n := 0; n < maxBroken && within.Err() == nil && broken(err) && outcome(err) == driver.NotDone; n++ {
 		err = add()
 	}
 	switch {

@@ -45,8 +45,6 @@ type pgLink struct {
 	held map[Key]tally
 	// known are the statements that the server has prepared.
 	known map[string]*pgconn.StatementDescription
-	// probes counts signs of life, for what is done now and then.
-	probes int
 	// waitersLocks are the names of the waiters' locks that it holds, and from when on each has to stay
 	// for a while; zero: it is not needed longer than it is used.
 	waitersLocks map[Key]time.Time
@@ -304,9 +302,6 @@ func (l *pgLink) mayRead(cancel context.CancelFunc) bool {
 	return true
 }
 
-// sweepEvery is how many signs of life of the home link apart the client clears up.
-const sweepEvery = 12
-
 // probe asks for a sign of life, or ends a link that was made for a wait and is not
 // needed.
 func (l *pgLink) probe() {
@@ -316,9 +311,6 @@ func (l *pgLink) probe() {
 	}
 	ctx, cancel := context.WithTimeout(l.life, l.c.opts.Timeout)
 	defer cancel()
-	if l.probes++; l.probes%sweepEvery == 0 && l.c.isHome(l) && l.c.opts.Scope == SessionScope {
-		l.c.tidy()
-	}
 	_, err := l.conn.Exec(ctx, "select 1")
 	if l.conn.IsClosed() {
 		l.fail(orError(err, errors.New("no sign of life")))

@@ -16,8 +16,12 @@ import (
 // what they had: they are told of their loss. A mutex or reader-writer lock is held by its
 // advisory lock, and gets its row back; a waiter comes anew.
 
-// lookForRowsEvery is how often a program looks whether what it has is still there, at most.
-const lookForRowsEvery = 5 * time.Second
+const (
+	// lookForRowsEvery is how often a program looks whether what it has is still there, at most.
+	lookForRowsEvery = 5 * time.Second
+	// sweepEvery is how many looks apart it clears up.
+	sweepEvery = 12
+)
 
 // rowsPage is how many claims are looked for in one statement: others wait for the link meanwhile.
 const rowsPage = 1000
@@ -27,11 +31,11 @@ var errRemoved = refuse(driver.ErrLost, "its row in the schema holdfast was remo
 // isRemoved: a table, or the schema, is not there any more.
 func isRemoved(err error) bool { return code(err) == "42P01" || code(err) == "3F000" }
 
-// lookForRows looks, as long as the home link l lives, for the rows of what the program has.
-func (c *client) lookForRows(l *pgLink) {
+// keepHouse looks, as long as the home link l lives, for the rows of what the program has, and now and then clears up.
+func (c *client) keepHouse(l *pgLink) {
 	tick := time.NewTicker(min(lookForRowsEvery, c.opts.Keepalive))
 	defer tick.Stop()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-l.down:
 			return
@@ -42,6 +46,9 @@ func (c *client) lookForRows(l *pgLink) {
 		}
 		c.lookForSessions(l)
 		c.lookForWatch(l)
+		if n%sweepEvery == 0 && c.opts.Scope == SessionScope {
+			c.tidy()
+		}
 	}
 }
 
@@ -124,9 +131,7 @@ func (c *client) beside(l *pgLink, run func(ctx context.Context, q querier) erro
 	if c.opts.Scope == SessionScope {
 		return c.onHome(c.life, l, run, nil)
 	}
-	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
-	defer cancel()
-	return failed(ctx, run(ctx, c.pool))
+	return c.aside(run)
 }
 
 // claimIsRemoved: a hold has no row, and its holder has not given it back. err: the table is missing.

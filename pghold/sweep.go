@@ -71,22 +71,26 @@ func (c *client) sweepLimits(ctx context.Context, prefix string) (removed int64,
 
 // tidy removes in the background what has ended, unless that is under way. It is not done over
 // the home link: it may wait for others that write keys, and what takes longer than Timeout ends
-// its connection. What fails is tried again by the next one, a second or a minute later.
+// its connection. What fails is tried again by the next one, a second or a minute later. It
+// goes by time: signs of life, which a busy link does not ask for, are too few.
 func (c *client) tidy() {
 	if !c.tidying.CompareAndSwap(false, true) {
 		return
 	}
 	run := c.spawn(func() {
 		defer c.tidying.Store(false)
-		_ = c.removeEnded(func(run func(ctx context.Context, q querier) error) error {
-			ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
-			defer cancel()
-			return run(ctx, c.pool)
-		})
+		_ = c.removeEnded(c.aside)
 	})
 	if !run {
 		c.tidying.Store(false)
 	}
+}
+
+// aside runs a statement on the pool, where it may wait for others.
+func (c *client) aside(run func(ctx context.Context, q querier) error) error {
+	ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+	defer cancel()
+	return run(ctx, c.pool)
 }
 
 // removeEnded removes what ended programs left, and then, page by page, keys after their time or
