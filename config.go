@@ -23,7 +23,7 @@ const (
 	// the unit; above, sums of times would overflow.
 	minSpan = time.Millisecond
 	maxSpan = 70 * 365 * 24 * time.Hour // what every backend takes: the core takes 2⁶¹ ns
-	// minMaxHold leaves something to the holder, whose own end is two percent and 50 ms before the backend's.
+	// minMaxHold leaves something to the holder: its own end is two percent and 50 ms before the backend's.
 	minMaxHold = 100 * time.Millisecond
 
 	maxMeta = 4 << 10

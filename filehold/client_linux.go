@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // client is one Space's driver.
@@ -113,7 +114,7 @@ func (c *client) begin(ctx context.Context) (context.Context, error) {
 // that it returns knows of Close.
 func (c *client) beginAnywhere(ctx context.Context) (context.Context, error) {
 	if err := ctx.Err(); err != nil {
-		return ctx, stopped(ctx, driver.NotDone)
+		return ctx, gaveup.Error(ctx, driver.NotDone)
 	}
 	return call{ctx, c.gone}, c.count()
 }
@@ -189,7 +190,7 @@ func (c *client) Close(ctx context.Context) error {
 	case <-c.idle:
 		err = c.endAll(ctx)
 	case <-ctx.Done():
-		err = stopped(ctx, driver.Unknown)
+		err = gaveup.Error(ctx, driver.Unknown)
 	}
 	if err != nil {
 		c.endHere(driver.ErrClosed)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/filelog"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 	"github.com/holdfast-io/holdfast/internal/watch"
 )
 
@@ -297,7 +298,7 @@ func (e *engine) locked(ctx context.Context, f func() error) error {
 	select {
 	case e.writing <- struct{}{}:
 	case <-ctx.Done():
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	case <-closed(ctx):
 		return errClosed
 	}
@@ -326,7 +327,7 @@ func (e *engine) lockStore(ctx context.Context) error {
 	case err := <-got:
 		return e.lockedBy(err)
 	case <-ctx.Done():
-		err = stopped(ctx, driver.NotDone)
+		err = gaveup.Error(ctx, driver.NotDone)
 	case <-closed(ctx):
 		err = errClosed
 	}
@@ -400,13 +401,4 @@ func (e *engine) check() error {
 	}
 	return driver.Errorf("", e.dir, driver.ErrUnavailable,
 		"%w for this program: the directory was removed or replaced by another: holds of before keep nobody out there; close every Space on it and open it anew", driver.ErrClosed)
-}
-
-// stopped is the error of a call after its context ended.
-func stopped(ctx context.Context, o driver.Outcome) error {
-	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
-	if why := context.Cause(ctx); why != e.Kind {
-		e.Err = why
-	}
-	return e
 }

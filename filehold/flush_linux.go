@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/filelog"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // flush returns when the log is on disk up to p, or when ctx ends: then it goes
@@ -25,7 +26,7 @@ func (e *engine) flush(ctx context.Context, p filelog.Position) error {
 	case err := <-over:
 		return err
 	case <-ctx.Done():
-		return stopped(ctx, driver.Unknown)
+		return gaveup.Error(ctx, driver.Unknown)
 	}
 }
 

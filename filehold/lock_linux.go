@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // lock is a lock file that is held.
@@ -65,7 +66,7 @@ func (c *client) insist(ctx context.Context, n lockName, w *driver.Want) (openFi
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return openFile{}, stopped(ctx, driver.NotDone)
+			return openFile{}, gaveup.Error(ctx, driver.NotDone)
 		}
 		if f, err := c.e.gates.try(ctx, n, w.Mode); err != errBusy {
 			return f, err
@@ -117,7 +118,7 @@ func (c *client) waitFor(ctx context.Context, u *user, n lockName, w *driver.Wan
 	case got := <-t.got:
 		return got.file, got.err
 	case <-ctx.Done():
-		err = stopped(ctx, driver.NotDone)
+		err = gaveup.Error(ctx, driver.NotDone)
 	case <-u.session.Done():
 		err = ended(u.session)
 	case <-c.gone:

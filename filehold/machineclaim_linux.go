@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-io/holdfast/internal/convert"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/filelog"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // machineClaim is a claim in the machine: of a semaphore, an election, a latch or a
@@ -173,7 +174,7 @@ func (c *client) await(ctx context.Context, k *machineClaim, o *order, r *driver
 		if r.Wants[0].Kind == driver.Barrier {
 			return c.leave(ctx, k)
 		}
-		err = stopped(ctx, driver.NotDone)
+		err = gaveup.Error(ctx, driver.NotDone)
 	case <-k.u.session.Done():
 		err = k.maybeCounted(r, ended(k.u.session))
 	case <-c.gone:
@@ -198,7 +199,7 @@ func (c *client) leave(ctx context.Context, k *machineClaim) (uint64, error) {
 	defer cancel()
 	if err := k.cancel(leaving); err != nil {
 		c.abandon(k)
-		return 0, stopped(ctx, driver.Unknown)
+		return 0, gaveup.Error(ctx, driver.Unknown)
 	}
 	select {
 	case p := <-k.told:
@@ -207,7 +208,7 @@ func (c *client) leave(ctx context.Context, k *machineClaim) (uint64, error) {
 		}
 	default:
 	}
-	return 0, stopped(ctx, driver.NotDone)
+	return 0, gaveup.Error(ctx, driver.NotDone)
 }
 
 // abandon has a claim taken back in the background.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
@@ -115,7 +116,7 @@ func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want)
 		err = c.lock(ctx, cl)
 	}
 	if err != nil && cl.kind != driver.Barrier {
-		err = withdrawn(err)
+		err = gaveup.Withdrawn(err)
 	}
 	if err != nil {
 		return nil, err
@@ -212,7 +213,7 @@ func (cl *rowClaim) Release(ctx context.Context) error {
 	case <-cl.released:
 		return cl.result
 	case <-ctx.Done():
-		return stopped(ctx, driver.Unknown)
+		return gaveup.Error(ctx, driver.Unknown)
 	}
 }
 

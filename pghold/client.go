@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 	"github.com/holdfast-io/holdfast/internal/limits"
 )
 
@@ -120,7 +121,7 @@ func (c *client) begin(ctx context.Context) error {
 		return errClosed
 	}
 	if ctx.Err() != nil {
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 	return c.ready(ctx)
 }
@@ -208,7 +209,7 @@ func (c *client) Ping(ctx context.Context) error {
 		return errClosed
 	}
 	if ctx.Err() != nil {
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 	return failed(ctx, c.repeat(ctx, func(ctx context.Context, q querier) error {
 		var encoding string
@@ -286,7 +287,7 @@ func (l *pgLink) listenTo(ctx context.Context, channel string) error {
 		return err
 	})
 	if !j.wait(ctx) {
-		return stopped(ctx, driver.Unknown)
+		return gaveup.Error(ctx, driver.Unknown)
 	}
 	return j.err
 }

@@ -11,31 +11,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
-
-// withdrawn is the error of an Acquire that ended without a grant. If its context ended it, all that the server did for it is
-// taken back in the background, however far it came: for its caller it was not done.
-func withdrawn(err error) error {
-	e, ok := errors.AsType[*driver.Error](err)
-	if !ok || e.Kind != context.Canceled && e.Kind != context.DeadlineExceeded {
-		return err
-	}
-	told := *e
-	told.Outcome = driver.NotDone
-	return &told
-}
 
 // errClosed answers calls on a closed client.
 var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
-
-// stopped is the error of a call after its context ended.
-func stopped(ctx context.Context, o driver.Outcome) error {
-	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
-	if cause := context.Cause(ctx); cause != e.Kind {
-		e.Err = cause
-	}
-	return e
-}
 
 // advice says what a failure of the server means here, by its SQLSTATE.
 var advice = map[string]struct {
@@ -72,7 +52,7 @@ func failed(ctx context.Context, err error) error {
 	}
 	pe, isServer := errors.AsType[*pgconn.PgError](err)
 	if ctx.Err() != nil && (!isServer || pe.Code == "57014") {
-		return stopped(ctx, outcome(err))
+		return gaveup.Error(ctx, outcome(err))
 	}
 	if !isServer && late(ctx) {
 		return &driver.Error{Kind: context.DeadlineExceeded, Outcome: outcome(err), Err: err}

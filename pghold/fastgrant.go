@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // A mutex that is free is taken quickly: by one statement that touches no table
@@ -86,7 +87,7 @@ func (c *client) lockQuickly(ctx context.Context, cl *rowClaim) (bool, error) {
 	j := l.ask(&q.job, q)
 	if !j.wait(ctx) {
 		c.spawn(func() { c.undo(j, cl) })
-		return true, stopped(ctx, driver.NotDone)
+		return true, gaveup.Error(ctx, driver.NotDone)
 	}
 	if j.err == errPassed || j.err != nil && !l.alive() {
 		return false, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // scanWords reads a word and one or two numbers.
@@ -125,7 +126,7 @@ where c.space = $1 and c.key = $2 and c.id = $3 and holdfast_v10.alive(c.nonce, 
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return stopped(ctx, driver.Unknown)
+			return gaveup.Error(ctx, driver.Unknown)
 		}
 	}
 }

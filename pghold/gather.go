@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/barrier"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // onHome runs SQL beside the nonce of the home link: on it, or in transaction
@@ -29,7 +30,7 @@ func (c *client) onHome(ctx context.Context, l *pgLink, run func(ctx context.Con
 				undo()
 			}
 		})
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 	return failed(ctx, j.err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // pgLink is a connection that holds or waits. One goroutine at a time has it. Its
@@ -169,7 +170,7 @@ func (j *job) wait(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	if j.state.CompareAndSwap(queued, dropped) {
-		j.err = stopped(ctx, driver.NotDone)
+		j.err = gaveup.Error(ctx, driver.NotDone)
 		return true
 	}
 	return j.isOver()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // waitQueue is the queue of one name inside the process, in the order of its rows: its
@@ -187,7 +188,7 @@ func (c *client) whyStopped(ctx context.Context, session *driver.Session) error 
 	case session != nil && session.Err() != nil:
 		return ended(session)
 	}
-	return stopped(ctx, driver.NotDone)
+	return gaveup.Error(ctx, driver.NotDone)
 }
 
 // enqueue takes the lock if it is free, or joins the queue; nil: it is held.
@@ -199,7 +200,7 @@ func (c *client) enqueue(ctx context.Context, wq *waitQueue, cl *rowClaim) (*wai
 	case <-enough:
 		return nil, c.notServed()
 	case <-ctx.Done():
-		return nil, stopped(ctx, driver.NotDone)
+		return nil, gaveup.Error(ctx, driver.NotDone)
 	}
 	a, err := c.enqueueRow(ctx, cl, enough)
 	if err != nil {
@@ -259,7 +260,7 @@ func (c *client) enqueueRow(ctx context.Context, cl *rowClaim, enough <-chan tim
 		j := l.ask(&q.job, q)
 		if !j.wait(ctx) {
 			c.spawn(func() { c.undo(j, cl) })
-			return answer{}, stopped(ctx, driver.NotDone)
+			return answer{}, gaveup.Error(ctx, driver.NotDone)
 		}
 		if j.err == nil || attempt > 0 || l.alive() || ctx.Err() != nil {
 			return q.a, failed(ctx, j.err)
@@ -544,7 +545,7 @@ func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 	})
 	if !j.wait(ctx) {
 		c.spawn(func() { c.undo(j, cl) })
-		return leftBehind, stopped(ctx, driver.NotDone)
+		return leftBehind, gaveup.Error(ctx, driver.NotDone)
 	}
 	return state, failed(ctx, j.err)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-io/holdfast/pghold"
 )
 
-// everything are the statements of somebody who removes the rows of all tables.
+// everything are the statements that remove the rows of all tables.
 const everything = `truncate holdfast.revision, holdfast.claim, holdfast.resource, holdfast.session, holdfast.counter, holdfast.sequence,
 holdfast.limiter, holdfast.usage, holdfast.done, holdfast.kv, holdfast.watcher, holdfast.event restart identity`
 
@@ -29,7 +29,7 @@ func lookingOften(t *testing.T, url string, scope pghold.Scope) *holdfast.Space 
 }
 
 // TestRowsAreRemoved: after somebody has truncated every table the next calls are answered, with tokens and revisions
-// beyond those of before, and who holds what was nothing but a row is told.
+// beyond those of before, and holders of what was nothing but a row are told.
 func TestRowsAreRemoved(t *testing.T) {
 	for _, scope := range []pghold.Scope{pghold.SessionScope, pghold.TransactionScope} {
 		t.Run(string(scope), func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestRowsAreRemoved_Locks(t *testing.T) {
 	}
 }
 
-// TestRowsAreRemoved_WhileOneWaits: who waits for a semaphore or latch that is gone is served, or told.
+// TestRowsAreRemoved_WhileOneWaits: a waiter for a semaphore or latch that is gone is served, or told.
 func TestRowsAreRemoved_WhileOneWaits(t *testing.T) {
 	for _, sql := range []string{"delete from holdfast.resource", "truncate holdfast.resource, holdfast.claim", "delete from holdfast.claim where token = 0"} {
 		t.Run(sql, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestRowsAreRemoved_Watched(t *testing.T) {
 	next("kv:put")
 }
 
-// TestSchemaIsDropped_UnderHolders: who holds what was nothing but a row is told, and others wait no longer for it
+// TestSchemaIsDropped_UnderHolders: holders of what was nothing but a row are told, and others wait no longer for it
 // than until then.
 func TestSchemaIsDropped_UnderHolders(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
@@ -80,7 +81,7 @@ func (c *client) KeepSession(ctx context.Context, l *driver.Session, _ time.Dura
 		return err
 	})
 	if !j.wait(ctx) {
-		return stopped(ctx, driver.Unknown)
+		return gaveup.Error(ctx, driver.Unknown)
 	}
 	return failed(ctx, j.err)
 }
@@ -146,7 +147,7 @@ func allReleased(ctx context.Context, claims []*rowClaim) error {
 		select {
 		case <-cl.released:
 		case <-ctx.Done():
-			return stopped(ctx, driver.Unknown)
+			return gaveup.Error(ctx, driver.Unknown)
 		}
 		if cl.result != nil && !cl.l.alive() {
 			return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.Unknown, Err: fmt.Errorf(

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // What is set up for more than one call (the schema, the home link, links for waits) is made with the context of the client,
@@ -35,7 +36,7 @@ func (s *shared[T]) do(ctx context.Context, c *client, run func(ctx context.Cont
 	case <-a.over:
 		return a.made, a.err
 	case <-ctx.Done():
-		return none, stopped(ctx, driver.NotDone)
+		return none, gaveup.Error(ctx, driver.NotDone)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // LockTx takes the lock of a name for the rest of the caller's transaction: tx
@@ -53,7 +54,7 @@ func lockTx(ctx context.Context, tx any, name string, try bool) (bool, error) {
 		return fail(err)
 	}
 	if ctx.Err() != nil {
-		return fail(stopped(ctx, driver.NotDone))
+		return fail(gaveup.Error(ctx, driver.NotDone))
 	}
 	if try {
 		var got bool

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // In transaction scope a lock is held by a transaction of its own. What
@@ -51,7 +52,7 @@ func (c *client) txLink(ctx context.Context, enough <-chan time.Time) (*pgLink, 
 		case <-enough:
 			return nil, c.noneFree()
 		case <-ctx.Done():
-			return nil, stopped(ctx, driver.NotDone)
+			return nil, gaveup.Error(ctx, driver.NotDone)
 		}
 	}
 }
@@ -66,7 +67,7 @@ func (c *client) inTx(ctx context.Context, l *pgLink, run func(ctx context.Conte
 	case <-ctx.Done():
 		l.fail(errUnused)
 		<-j.done
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // waitLink is a connection to wait on; nil: there are enough, or the server has
@@ -33,7 +34,7 @@ func (c *client) waitLink(ctx context.Context, isFirst bool) (*pgLink, error) {
 		return d.l, d.err
 	case <-ctx.Done():
 		c.wantNoMore(w)
-		return nil, stopped(ctx, driver.NotDone)
+		return nil, gaveup.Error(ctx, driver.NotDone)
 	}
 }
 

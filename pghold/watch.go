@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // hub hands the notifications of the home link to the watchers.
@@ -177,7 +178,7 @@ func (c *client) listenForEvents(ctx context.Context) (driver.Revision, error) {
 		select { // others' turn
 		case <-time.After(c.subscribeFor()):
 		case <-ctx.Done():
-			return 0, stopped(ctx, driver.NotDone)
+			return 0, gaveup.Error(ctx, driver.NotDone)
 		}
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/barrier"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // arrive waits for the others at a barrier. To have passed is all that counts, so that the validity
@@ -21,7 +22,7 @@ func (c *client) arrive(ctx context.Context, k *keyClaim, sent time.Time, waitin
 	if err != nil {
 		k.failed(err)
 		if ctx.Err() != nil {
-			return nil, 0, stopped(ctx, driver.Unknown)
+			return nil, 0, gaveup.Error(ctx, driver.Unknown)
 		}
 		return nil, 0, failure(arriving, err)
 	}
@@ -45,16 +46,16 @@ func (k *keyClaim) leave(ctx context.Context) (driver.Token, error) {
 	switch {
 	case err != nil:
 		k.withdraw()
-		return 0, stopped(ctx, driver.Unknown)
+		return 0, gaveup.Error(ctx, driver.Unknown)
 	case reply[0] != "ok": // its session is over
 		k.forget()
-		return 0, stopped(ctx, driver.Unknown)
+		return 0, gaveup.Error(ctx, driver.Unknown)
 	}
 	k.forget()
 	if reply[1] == "1" {
 		return k.passed(), nil
 	}
-	return 0, stopped(ctx, driver.NotDone)
+	return 0, gaveup.Error(ctx, driver.NotDone)
 }
 
 // passed is the token of a party that has passed, as far as it was told.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // keyClaim is a request for one name, and then the hold. It is the driver.Handle of
@@ -49,7 +50,7 @@ const maxUnits = 1 << 50
 // in order of name, so that nobody waits in a circle.
 func (c *client) Acquire(ctx context.Context, r *driver.Request) (driver.Grant, error) {
 	if ctx.Err() != nil {
-		return driver.Grant{}, stopped(ctx, driver.NotDone)
+		return driver.Grant{}, gaveup.Error(ctx, driver.NotDone)
 	}
 	if r.MaxHold > 0 || r.MinHold > 0 || r.Delay > 0 {
 		return driver.Grant{}, driver.Errorf("", "", errors.ErrUnsupported, "the redis backend has no max-hold, min-hold or delay")
@@ -108,15 +109,15 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 	}
 	if err != nil {
 		k.failed(err)
-		return nil, 0, withdrawn(failure(ctx, err))
+		return nil, 0, gaveup.Withdrawn(failure(ctx, err))
 	}
 	if reply == nil {
 		token, err := k.quickly(ctx, token)
-		return k, token, withdrawn(err)
+		return k, token, gaveup.Withdrawn(err)
 	}
 	c.delist(k, false)
 	t, err := k.settle(ctx, reply, sent, waiting)
-	return k, t, withdrawn(err)
+	return k, t, gaveup.Withdrawn(err)
 }
 
 // enlist adds a claim to the client's, and puts its name on the session's list if it may go the
@@ -267,7 +268,7 @@ func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (d
 			return k.leave(ctx)
 		}
 		k.withdraw()
-		return 0, stopped(ctx, driver.NotDone)
+		return 0, gaveup.Error(ctx, driver.NotDone)
 	case <-k.u.session.Done():
 		k.forget()
 		return 0, k.maybeCounted(ended(k.u.session))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 	"github.com/holdfast-io/holdfast/internal/limits"
 )
 
@@ -101,7 +102,7 @@ func (c *client) OnFault(f func(op, name string, err error)) { c.fault = f }
 // begin starts every call.
 func (c *client) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 	c.mu.Lock()
 	closed := c.closed

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // advice is what to do about answers of a server that cannot serve.
@@ -45,7 +46,7 @@ func failure(ctx context.Context, err error) error {
 		return refusedBy(text)
 	}
 	if ctx.Err() != nil {
-		return stopped(ctx, driver.Unknown)
+		return gaveup.Error(ctx, driver.Unknown)
 	}
 	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
 		// A dial bounded by the deadline can end a moment before the context.
@@ -196,27 +197,6 @@ func named(op, name string, err error) error {
 		return &n
 	}
 	return err
-}
-
-// stopped is the error of a call after its context ended.
-func stopped(ctx context.Context, o driver.Outcome) error {
-	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
-	if cause := context.Cause(ctx); cause != e.Kind {
-		e.Err = cause
-	}
-	return e
-}
-
-// withdrawn is the error of an Acquire that ended without a grant. If its context ended it, all that the server did for it is
-// taken back in the background, however far it came: for its caller it was not done.
-func withdrawn(err error) error {
-	e, ok := errors.AsType[*driver.Error](err)
-	if !ok || e.Kind != context.Canceled && e.Kind != context.DeadlineExceeded {
-		return err
-	}
-	told := *e
-	told.Outcome = driver.NotDone
-	return &told
 }
 
 // errClosed answers calls on a closed client.

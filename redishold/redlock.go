@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // redlock is a mutex on a majority of independent servers. It declares only
@@ -245,7 +246,7 @@ func (r *redlock) OnFault(f func(op, name string, err error)) { r.fault = f }
 
 func (r *redlock) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
@@ -66,7 +67,7 @@ func (r *redlock) try(ctx context.Context, q *driver.Request) (driver.Grant, err
 		select {
 		case <-time.After(time.Millisecond + rand.N(r.opts.BusyWaitMin)):
 		case <-ctx.Done():
-			return driver.Grant{}, stopped(ctx, driver.NotDone)
+			return driver.Grant{}, gaveup.Error(ctx, driver.NotDone)
 		case <-r.life.Done():
 			return driver.Grant{}, errClosed
 		}
@@ -93,7 +94,7 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 		select {
 		case <-turn.mine:
 		case <-ctx.Done():
-			return driver.Grant{}, stopped(ctx, driver.NotDone)
+			return driver.Grant{}, gaveup.Error(ctx, driver.NotDone)
 		case <-r.life.Done():
 			return driver.Grant{}, errClosed
 		}
@@ -108,7 +109,7 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 		case <-turn.freed:
 		case <-time.After(r.opts.BusyWaitMin + rand.N(r.opts.BusyWaitMax-r.opts.BusyWaitMin+1)):
 		case <-ctx.Done():
-			return driver.Grant{}, stopped(ctx, driver.NotDone)
+			return driver.Grant{}, gaveup.Error(ctx, driver.NotDone)
 		case <-r.life.Done():
 			return driver.Grant{}, errClosed
 		}
@@ -183,7 +184,7 @@ func (r *redlock) refusal(ctx context.Context, name string, v *vote) error {
 		return errClosed
 	}
 	if ctx.Err() != nil {
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 	e := &driver.Error{Name: name, Kind: driver.ErrHeld, Outcome: driver.NotDone}
 	if v.no == 0 || !v.refused() && v.faults >= hopeless(v.n) {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // Inspect tells the holder of a name, as a majority of the servers knows it.
@@ -59,7 +60,7 @@ func (r *redlock) inspect(ctx context.Context, name string) (*driver.Resource, e
 		select {
 		case b = <-v.ballots:
 		case <-ctx.Done():
-			return nil, stopped(ctx, driver.NotDone)
+			return nil, gaveup.Error(ctx, driver.NotDone)
 		}
 		if v.count(b); b.reply == nil || b.reply[0] != "ok" {
 			continue

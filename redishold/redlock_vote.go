@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // ballot is one server's answer.
@@ -175,7 +176,7 @@ func (v *vote) verdict(ctx context.Context) error {
 		last = cause(last)
 	}
 	if ctx.Err() != nil {
-		return stopped(ctx, driver.Unknown)
+		return gaveup.Error(ctx, driver.Unknown)
 	}
 	return noMajority(v.faults, v.n, last)
 }

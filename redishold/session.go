@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
@@ -141,7 +142,7 @@ func (c *client) opened(ctx context.Context, u *user) error {
 	case <-u.ready:
 		return u.err
 	case <-ctx.Done():
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // hub hands the server's events to watchers. One subscription a client
@@ -190,7 +191,7 @@ func (c *client) watch(ctx context.Context, r *driver.WatchRequest) (*keyWatch, 
 	select {
 	case <-c.hub.ready:
 	case <-ctx.Done():
-		return nil, 0, stopped(ctx, driver.NotDone)
+		return nil, 0, gaveup.Error(ctx, driver.NotDone)
 	case <-c.life.Done():
 		return nil, 0, errClosed
 	}
@@ -317,7 +318,7 @@ func (c *client) revisionAtLast(ctx context.Context) (driver.Revision, error) {
 		select {
 		case <-time.After(retryIn):
 		case <-ctx.Done():
-			return 0, stopped(ctx, driver.NotDone)
+			return 0, gaveup.Error(ctx, driver.NotDone)
 		case <-c.life.Done():
 			return 0, errClosed
 		}

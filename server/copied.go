@@ -36,7 +36,7 @@ type sighted struct {
 	// Same is the one that answers, if it is another with the same directory.
 	Same *presence
 	// Others are where other processes have said that they run with it, and Passed those of them that have answered
-	// the node that answers: they may be out of reach for who asks.
+	// the node that answers: they may be out of reach for the node that asks.
 	Others []string
 	Passed []presence
 }

@@ -38,7 +38,7 @@ func (p *presence) before(o *presence) bool {
 }
 
 // twin is this process among those that run with its directory. Two never stop each other, nor do more in a
-// circle: who was told to stop stays at its stage, and who has had another stopped can only come further to the
+// circle: one that was told to stop stays at its stage, and one that has had another stopped can only come further to the
 // front. So what has stopped each goes before it, as they are in the end.
 type twin struct {
 	mu     sync.Mutex

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // Options say what the engine is.
@@ -95,7 +96,7 @@ func (d *onStore) Ping(ctx context.Context) error {
 // call runs f unless the driver is closed; its end ends f's context.
 func (d *onStore) call(ctx context.Context, f func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 	if !d.begin() {
 		return errClosed
@@ -131,15 +132,6 @@ func (d *onStore) begin() bool {
 }
 
 var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
-
-// stopped is the error of a call after its context ended.
-func stopped(ctx context.Context, o driver.Outcome) error {
-	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
-	if why := context.Cause(ctx); why != e.Kind {
-		e.Err = why
-	}
-	return e
-}
 
 // Close gives back every hold and ends everything that waits.
 func (d *onStore) Close(ctx context.Context) error {
@@ -293,7 +285,7 @@ func retry(ctx context.Context, p pace, step func() (progress, error)) error {
 			maybe = how == sent && (maybe || !conflict) // what was sent before may come late
 		}
 		if ctx.Err() != nil || !sleep(ctx, p.pause(try)) {
-			return outcome(stopped(ctx, driver.NotDone), maybe)
+			return outcome(gaveup.Error(ctx, driver.NotDone), maybe)
 		}
 	}
 	return outcome(&driver.Error{Kind: driver.ErrUnavailable, RetryAfter: p.most, Outcome: driver.NotDone, Err: &givenUp{try, last}}, maybe)
@@ -348,7 +340,7 @@ func unread(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	case decided(err):
 		return plain(err)
 	}

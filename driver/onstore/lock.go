@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/deadline"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 	"github.com/holdfast-io/holdfast/internal/policy"
 )
 
@@ -179,7 +180,7 @@ func (d *onStore) acquire(ctx context.Context, r *driver.Request, name string) (
 	defer d.line.claims.Delete(r.ID)
 	leave, err := d.line.Wait(ctx, name, r.ID, r.Waiting)
 	if err != nil {
-		return nil, stopped(ctx, driver.NotDone)
+		return nil, gaveup.Error(ctx, driver.NotDone)
 	}
 	defer leave()
 	return a.wait(ctx)
@@ -433,7 +434,7 @@ func (a *attempt) wait(ctx context.Context) (*hold, error) {
 			n = -1
 		case <-time.After(min(patient.pause(n), a.left)):
 		case <-ctx.Done():
-			return nil, stopped(ctx, driver.NotDone)
+			return nil, gaveup.Error(ctx, driver.NotDone)
 		}
 	}
 }

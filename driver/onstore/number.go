@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // number reads a counter or sequence, lets alter change it, and swaps it in. A
@@ -37,7 +38,7 @@ func (d *onStore) inTurn(ctx context.Context, key string, id [16]byte, f func() 
 	switch {
 	case err == nil:
 	case err == ctx.Err():
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	default:
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 func jitter(d time.Duration) time.Duration { return rand.N(d + 1) }
@@ -111,7 +112,7 @@ func (h *hold) freeAt(ctx context.Context, p pace) error {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 	if h.freed {
 		return h.err

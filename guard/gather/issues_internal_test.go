@@ -89,7 +89,7 @@ func TestGitHub_Shared(t *testing.T) {
 	})
 }
 
-// What the one who asks gives up is asked again by those that share it.
+// What one look gives up is asked again by those that share it.
 func TestShared_GivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s shared[string, int]
@@ -110,7 +110,7 @@ func TestShared_GivenUp(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() {
 			if n, err := ask(short); err == nil {
-				t.Errorf("who gives up has %d", n)
+				t.Errorf("the look that gives up has %d", n)
 			}
 		})
 		synctest.Wait()

@@ -23,7 +23,7 @@ type flight[T any] struct {
 	err   error
 }
 
-// ask is the answer to what was not asked before this call, by itself or another. What ended with the context of who asked is
+// ask is the answer to what was not asked before this call, by itself or another. What ended with the context of the asking call is
 // asked again.
 func (s *shared[K, T]) ask(ctx context.Context, key K, find func() (T, error)) (value T, err error) {
 	called := time.Now()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
+	"github.com/holdfast-io/holdfast/internal/gaveup"
 )
 
 // Client is one Space's driver. Guarded by the mux's mutex, but for what New
@@ -85,7 +86,7 @@ func (c *Client) faulty(op, name string, err error) {
 // begin starts every call: it takes the lock, unless the call cannot be made.
 func (c *Client) begin(ctx context.Context) (now int64, err error) {
 	if err := ctx.Err(); err != nil {
-		return 0, stopped(ctx, driver.NotDone)
+		return 0, gaveup.Error(ctx, driver.NotDone)
 	}
 	now = c.g.Lock()
 	if c.closed {
@@ -113,7 +114,7 @@ func (c *Client) open(ctx context.Context) error {
 // that there was not, it says why: the end of the context alone would not tell a wrong address from
 // a slow answer.
 func (c *Client) gaveUp(ctx context.Context, o driver.Outcome) error {
-	e := stopped(ctx, o)
+	e := gaveup.Error(ctx, o)
 	if c.g.opts.NoStream == nil {
 		return e
 	}
@@ -123,15 +124,6 @@ func (c *Client) gaveUp(ctx context.Context, o driver.Outcome) error {
 		e.Err = errors.New(why.Error()) // its kind is not that of the call
 	default:
 		e.Err = fmt.Errorf("%w: %v", e.Err, why)
-	}
-	return e
-}
-
-// stopped is the error of a call after its context ended.
-func stopped(ctx context.Context, o driver.Outcome) *driver.Error {
-	e := &driver.Error{Kind: ctx.Err(), Outcome: o}
-	if cause := context.Cause(ctx); cause != e.Kind {
-		e.Err = cause
 	}
 	return e
 }
@@ -235,7 +227,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	case <-awake:
 		return c.g.engine.Ping(ctx)
 	case <-ctx.Done():
-		return stopped(ctx, driver.NotDone)
+		return gaveup.Error(ctx, driver.NotDone)
 	}
 }
 

@@ -79,7 +79,7 @@ type Config struct {
 	// Told is called with each state of the runs that run here. It must not block.
 	Told func(Ref, pipeline.State)
 	// OnError is called with what keeps a run that runs here from going on, such as a backend that does not
-	// answer or has no room: each error once until the run goes on, and none that is over with the next try. It is tried
+	// answer or has no room: each cause once until the run goes on, and none that is over with the next try. It is tried
 	// again until ctx ends. It must not block.
 	OnError func(Ref, error)
 	// Now is the clock of events; default time.Now.
