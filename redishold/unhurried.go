@@ -24,7 +24,7 @@ type unhurried struct {
 func connect(opt rueidis.ClientOption) (rueidis.Client, error) {
 	life, kill := context.WithCancel(context.Background())
 	opt.DialCtxFn = within(life, opt.DialCtxFn)
-	rc, err := rueidis.NewClient(opt)
+	rc, err := rueidis.NewClient(bySilence(opt))
 	if err != nil {
 		kill()
 		return nil, err
