@@ -25,14 +25,8 @@ const EntryVersion = 6
 const BaseVersion = 2
 
 // OpSince says from which version on there is an op; what is not listed is of
-// BaseVersion or before. A new op is one line here. It changes only in tests.
+// BaseVersion or before. A new op is one line here, a new field one in since. It changes only in tests.
 var OpSince = [256]uint8{OpLimit: 3}
-
-// fieldsSince says the same of the fields of a command, by their bits.
-var fieldsSince = []struct {
-	fields  uint64
-	version uint8
-}{{hasAsk, 3}}
 
 // Since is the least version of an entry in which the frame can stand.
 func (f *Frame) Since() (version uint8) {
@@ -44,17 +38,11 @@ func (f *Frame) Since() (version uint8) {
 
 func (c *Command) since() uint8 {
 	version := OpSince[c.Op]
-	if c.Kind == Limiter {
+	if c.Kind == Limiter || c.Ask != nil {
 		version = max(version, 3)
 	}
 	if c.Op == OpRevoke && c.Seq == 0 {
 		version = max(version, 5)
-	}
-	has := fieldsOf(c)
-	for _, f := range fieldsSince {
-		if has&f.fields != 0 {
-			version = max(version, f.version)
-		}
 	}
 	return version
 }

@@ -131,6 +131,10 @@ func (r *reader) uvarint() uint64 {
 		r.i++
 		return uint64(r.b[r.i-1])
 	}
+	if r.i+1 < len(r.b) && r.b[r.i+1]-1 < 0x7f { // of two bytes, the second not 0
+		r.i += 2
+		return uint64(r.b[r.i-2]&0x7f) | uint64(r.b[r.i-1])<<7
+	}
 	return r.longUvarint()
 }
 
