@@ -372,7 +372,7 @@ func (c *client) bye(ctx context.Context, links []*pgLink) bool {
 	if len(links) == 0 || !c.made.Load() {
 		return false
 	}
-	_, err := c.pool.Exec(ctx, "select holdfast_v10.bye($1)", c.args(nonces(links))...)
+	_, err := c.pool.Exec(ctx, "select holdfast_v10.end_program($1)", c.args(nonces(links))...)
 	return err == nil
 }
 

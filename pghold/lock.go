@@ -502,7 +502,7 @@ func (c *client) turnInSession(ctx context.Context, w *waiter) (string, time.Dur
 	case l == nil && !isFirst:
 		return c.untilFirst(ctx, w)
 	case l == nil:
-		state, err := c.retry(ctx, cl)
+		state, err := c.tryWaiting(ctx, cl)
 		return state, pollPause, err
 	}
 	state, err := c.await(ctx, l, cl)
@@ -523,9 +523,9 @@ func (c *client) untilFirst(ctx context.Context, w *waiter) (string, time.Durati
 	}
 }
 
-// retry tries once for a waiter that has no connection of its own, on the home link. It
+// tryWaiting tries once for a waiter that has no connection of its own, on the home link. It
 // repeats nothing that failed, as [client.repeat] does.
-func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
+func (c *client) tryWaiting(ctx context.Context, cl *rowClaim) (string, error) {
 	var state string // the job may write it when we have gone
 	l, err := c.atHome(ctx)
 	if err != nil {
@@ -537,7 +537,7 @@ func (c *client) retry(ctx context.Context, cl *rowClaim) (string, error) {
 		if ok, err := l.mayTry(ctx, cl); err != nil || !ok {
 			return err
 		}
-		state, err = l.settle(ctx, cl, session, "select state, tok, pid from holdfast_v10.retry($1, $2, $3, $4, $5, $6)")
+		state, err = l.settle(ctx, cl, session, "select state, tok, pid from holdfast_v10.try_waiting($1, $2, $3, $4, $5, $6)")
 		if err != nil {
 			return l.tidy(ctx, cl, err)
 		}

@@ -217,19 +217,19 @@ create or replace function holdfast_v10.sweep() returns void
 language plpgsql volatile as $$
 declare
   void text := pg_catalog.pg_advisory_xact_lock_shared(5209599041173340519);  -- as in watched, before there is a row that others wait for
-  dead bigint[];
+  ended bigint[];
   c holdfast.claim;
   r holdfast.resource;
 begin
   if not pg_catalog.pg_try_advisory_xact_lock(5209599041173340520) then return; end if;
-  dead := array(select n.nonce from (select distinct x.nonce from holdfast.claim x) n where not holdfast_v10.alive(n.nonce, 0));
+  ended := array(select n.nonce from (select distinct x.nonce from holdfast.claim x) n where not holdfast_v10.alive(n.nonce, 0));
   for r in select * from holdfast.resource x
-      where (x.space, x.key) in (select y.space, y.key from holdfast.claim y where y.nonce = any (dead))
+      where (x.space, x.key) in (select y.space, y.key from holdfast.claim y where y.nonce = any (ended))
       for update skip locked loop
     perform holdfast_v10.pump(r, 0, '{}');
   end loop;
   for c in delete from holdfast.claim x where (x.space, x.key, x.id) in (
-      select y.space, y.key, y.id from holdfast.claim y where y.nonce = any (dead)
+      select y.space, y.key, y.id from holdfast.claim y where y.nonce = any (ended)
         and not exists (select from holdfast.resource z where z.space = y.space and z.key = y.key)
       for update skip locked) returning * loop
     if c.token > 0 then perform holdfast_v10.tell(c, 'expired', 'session'); end if;
@@ -275,10 +275,10 @@ begin
 end
 $$;
 
--- bye is the end of a program that closes in order: its claims are forgotten,
+-- end_program is the end of a program that closes in order: its claims are forgotten,
 -- and waiters for its semaphores are woken. Rows of resource are locked before
 -- those of claim, as everywhere.
-create or replace function holdfast_v10.bye(nonces bigint[]) returns void
+create or replace function holdfast_v10.end_program(nonces bigint[]) returns void
 language plpgsql volatile as $$
 declare
   c holdfast.claim;

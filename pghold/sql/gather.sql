@@ -7,7 +7,7 @@
 create or replace function holdfast_v10.pump(r holdfast.resource, me bigint, mine bigint[]) returns int
 language plpgsql volatile as $$
 declare
-  dead bigint[];
+  ended bigint[];
   held bigint;
   waits int;
   room bigint;
@@ -17,12 +17,12 @@ declare
   ids bigint[] := '{}';
 begin
   select array_agg(p.nonce) filter (where not p.lives), coalesce(sum(p.held) filter (where p.lives), 0), coalesce(sum(p.waits) filter (where p.lives), 0)
-    into dead, held, waits
+    into ended, held, waits
     from (select n.nonce, n.held, n.waits, holdfast_v10.alive(n.nonce, me) as lives from (
       select x.nonce, sum(x.weight) filter (where x.token > 0) as held, count(*) filter (where x.token = 0) as waits
         from holdfast.claim x where x.space = r.space and x.key = r.key group by x.nonce) n) p;
-  if dead is not null then
-    for c in delete from holdfast.claim x where x.space = r.space and x.key = r.key and x.nonce = any (dead) returning * loop
+  if ended is not null then
+    for c in delete from holdfast.claim x where x.space = r.space and x.key = r.key and x.nonce = any (ended) returning * loop
       if c.token > 0 then perform holdfast_v10.tell(c, 'expired', 'session'); end if;
     end loop;
   end if;

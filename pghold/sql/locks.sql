@@ -177,9 +177,9 @@ begin
 end
 $$;
 
--- inter forgets holders of a lock that the caller has now: they have ended. true:
+-- drop_ended forgets holders of a lock that the caller has now: they have ended. true:
 -- there were some.
-create or replace function holdfast_v10.inter(s smallint, k bigint, m smallint) returns boolean
+create or replace function holdfast_v10.drop_ended(s smallint, k bigint, m smallint) returns boolean
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
@@ -226,7 +226,7 @@ begin
       state := 'kind'; return;
     end if;
     state := 'granted';
-    if busy and holdfast_v10.inter(s, k, m) then state := 'inherited'; end if;
+    if busy and holdfast_v10.drop_ended(s, k, m) then state := 'inherited'; end if;
     tok := nextval('holdfast.token'); place := tok; unsure := busy or watched;
   elsif wait then
     if guard <> 0 then perform pg_catalog.pg_advisory_lock_shared(guard); end if;
@@ -254,7 +254,7 @@ create or replace function holdfast_v10.settle(
 language plpgsql volatile as $$
 declare
   c holdfast.claim;
-  dead boolean;
+  ended boolean;
 begin
   pid := pg_backend_pid();
   select case when bool_or(x.id = i) is not true then 'gone'
@@ -262,13 +262,13 @@ begin
       when bool_or(x.id = i and x.chosen) then null
       when bool_or(x.id <> i and x.token = 0 and (x.mode = 0 or m = 0) and (x.chosen or x.id < i) and holdfast_v10.alive(x.nonce, me)) then 'blocked' end,
     bool_or(x.token > 0)
-    into state, dead from holdfast.claim x where x.space = s and x.key = k;
+    into state, ended from holdfast.claim x where x.space = s and x.key = k;
   if state is not null then
     if free then perform holdfast_v10.unlock(s, k, m); end if;
     return;
   end if;
   state := 'granted';
-  if dead and holdfast_v10.inter(s, k, m) then state := 'inherited'; end if;
+  if ended and holdfast_v10.drop_ended(s, k, m) then state := 'inherited'; end if;
   tok := holdfast_v10.draw();
   update holdfast.claim x
     set token = tok, modified = tok, nonce = me, lease = lea, chosen = false, since = clock_timestamp()
@@ -351,8 +351,8 @@ begin
 end
 $$;
 
--- retry is a claim that waits without a connection of its own.
-create or replace function holdfast_v10.retry(
+-- try_waiting is a claim that waits without a connection of its own.
+create or replace function holdfast_v10.try_waiting(
   s smallint, k bigint, m smallint, i bigint, me bigint, lea uuid,
   out state text, out tok bigint, out pid int)
 language plpgsql volatile as $$
