@@ -31,7 +31,6 @@ type cluster struct {
 	asks    map[replica.Caller]func(replica.Answer)
 	machine core.Config // the same on all nodes
 	healing bool
-	lost    int64 // when the last disk was
 
 	checkEvery time.Duration // between two state checks
 	snapEvery  uint64        // entries between two snapshots of a node

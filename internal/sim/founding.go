@@ -278,7 +278,6 @@ func (c *cluster) newDisk() uint64 {
 // wipe takes a node's disk away and starts it by its usual command line.
 func (c *cluster) wipe(n *node) {
 	c.res.Wipes++
-	c.lost = c.now
 	n.crash()
 	n.files, n.wiped, n.flipped, n.damaged, n.id = simdisk.New(), true, false, false, n.home
 	n.flag, n.claim, n.older, n.aged = 0, "", nil, 0
@@ -295,7 +294,6 @@ func (c *cluster) moveAside(n *node) {
 	n.wiped, n.flipped, n.damaged, n.id = true, false, true, cmp.Or(n.flag, n.home)
 	n.older, n.aged = nil, 0
 	n.wipes = c.newDisk()
-	c.lost = c.now
 	c.after(c.between(10*millisecond, 2*second), n.restart)
 }
 

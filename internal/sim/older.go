@@ -95,7 +95,6 @@ func (n *node) behind() bool {
 // giveUpCopy wipes the node, since it was found out to run on an older copy.
 func (n *node) giveUpCopy() {
 	n.c.res.Older++
-	n.c.lost = n.c.now
 	n.c.after(n.c.between(10*millisecond, 5*second), func() {
 		if !n.gone && n.aged != 0 {
 			n.c.wipe(n)

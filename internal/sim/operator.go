@@ -40,16 +40,9 @@ func (c *cluster) meddle(l *node) {
 	}
 }
 
-// unheard is longer than a leader takes a node that is silent for one that answers.
-const unheard = 1500 * millisecond
-
-// command gives any member command, for any number. What the group refuses has no
-// effect; what it takes must not end it. The leader can refuse what the group would not survive once it
-// misses a disk that is lost, and not before.
+// command gives any member command, for any number and at any time. What the group refuses has no
+// effect; what it takes must not end it, even if a disk was lost just before.
 func (c *cluster) command(l *node) {
-	if c.now < c.lost+unheard {
-		return
-	}
 	c.res.Commands++
 	switch c.rng.IntN(10) {
 	case 0:

@@ -311,10 +311,6 @@ func (n *Node) ChangeMembers(now int64, caller Caller, c Change) {
 }
 
 func (n *Node) proposeChange(caller Caller, c Change) {
-	given := uint64(0)
-	if len(c.Replace) > 0 {
-		given = n.standing().free()
-	}
 	if code, text := n.standing().refuse(c); code != core.CodeOK {
 		n.deny(caller, code, text)
 		return
@@ -326,6 +322,15 @@ func (n *Node) proposeChange(caller Caller, c Change) {
 		}
 		n.answer(caller, NotDone, nil)
 		return
+	}
+	n.askFirst(caller, c)
+}
+
+// proposeNow proposes a change that is not refused.
+func (n *Node) proposeNow(caller Caller, c Change) {
+	given := uint64(0)
+	if len(c.Replace) > 0 {
+		given = n.standing().free()
 	}
 	n.number++
 	if err := n.raft.ProposeConfChange(n.confChange(n.standing().expand(c))); err != nil {

@@ -11,7 +11,7 @@ import (
 // directories of its nodes: addresses that a node which was founded or restored
 // alone got later, and the directory with which a new node came first.
 func (n *Node) proposeNews() {
-	if !n.serving || n.transfer != 0 || n.changing() {
+	if !n.serving || n.transfer != 0 || n.changing() || n.asked != nil {
 		return
 	}
 	if e, news := n.selfNews(); news {

@@ -65,6 +65,7 @@ type Node struct {
 	thawed   uint64 // the term in which this node proposed to end the wait
 
 	heard   map[uint64]int64 // when a member last sent something
+	asked   *askedChange     // of the members, that waits for those that stay; nil: none
 	removed removals
 	check   check
 	holders waitForHolders
@@ -207,6 +208,7 @@ func (n *Node) Tick(now int64) {
 		n.tickWanted()
 		n.tickGoal()
 		n.proposeThaw()
+		n.proposeAsked()
 		n.proposeNews()
 		n.proposeAfterChange()
 		n.proposeRaise()
@@ -239,6 +241,7 @@ func (n *Node) Step(now int64, data []byte) error {
 	}
 	n.hear(m.GetFrom())
 	n.step(m)
+	n.proposeAsked()
 	n.process()
 	return nil
 }

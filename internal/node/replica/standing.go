@@ -24,6 +24,8 @@ type standing struct {
 	changing bool // an earlier change is not complete
 	hidden   bool // the group has yet to note this node's address
 	answers  map[uint64]bool
+	heard    map[uint64]int64
+	since    int64             // if it is not 0, only what was heard after it counts for a majority
 	match    map[uint64]uint64 // up to where it has the log
 	current  map[uint64]bool   // has what was applied an election timeout ago
 	ails     map[uint64]ailment
@@ -31,8 +33,8 @@ type standing struct {
 }
 
 func (n *Node) standing() *standing {
-	s := &standing{members: &n.members, self: n.cfg.ID, solo: n.cfg.Solo, answers: map[uint64]bool{}, match: map[uint64]uint64{}, current: map[uint64]bool{}, ails: map[uint64]ailment{}, silence: n.cfg.electionTimeout()}
-	s.changing = n.changing()
+	s := &standing{members: &n.members, self: n.cfg.ID, solo: n.cfg.Solo, heard: n.heard, answers: map[uint64]bool{}, match: map[uint64]uint64{}, current: map[uint64]bool{}, ails: map[uint64]ailment{}, silence: n.cfg.electionTimeout()}
+	s.changing = n.changing() || n.asked != nil
 	s.hidden = n.cfg.Peer != "" && n.members.endpoint(n.cfg.ID).Peer == ""
 	n.raft.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		s.answers[id] = n.answering(id)
@@ -333,7 +335,7 @@ func (s *standing) leftover(c Change) string {
 	if len(c.Promote)+len(c.Remove)+len(moved) == 0 {
 		return ""
 	}
-	silent := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return s.answers[id] && !slices.Contains(moved, id) })
+	silent := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return s.stays(id) && !slices.Contains(moved, id) })
 	need := len(voters)/2 + 1
 	switch {
 	case len(voters)-len(silent) >= need:
@@ -344,6 +346,11 @@ func (s *standing) leftover(c Change) string {
 	}
 	return fmt.Sprintf("the voters would be %s, and %s did not answer within %s: a majority needs %d of them, so that the group would stand still at once; bring back the silent ones, or remove them first",
 		numbers(voters), numbers(silent), s.silence, need)
+}
+
+// stays reports whether a voter counts for the majority that has to be left.
+func (s *standing) stays(id uint64) bool {
+	return s.answers[id] && (id == s.self || s.heard[id] >= s.since)
 }
 
 // moves reports whether the others would look for one of so many voters at an address at
