@@ -324,14 +324,14 @@ func (s *Session) denied(m *Message) {
 	case a.beat:
 		s.refuseAll(m)
 		return
-	case m.Code == core.CodeFull && len(calls) > 1:
-		s.separate(calls)
-	case !s.opened && m.Code != core.CodeFull:
+	case !s.ofOne(m.Code):
 		for _, c := range calls {
 			c.unsend()
 		}
 		s.refuseAll(m)
 		return
+	case len(calls) > 1:
+		s.separate(calls)
 	default:
 		for _, c := range calls {
 			s.deny(c, m)
@@ -342,6 +342,12 @@ func (s *Session) denied(m *Message) {
 		}
 	}
 	s.progress()
+}
+
+// ofOne reports whether a frame can have been refused for one of its calls, which says nothing of the others, and not for the
+// Open before them.
+func (s *Session) ofOne(code core.Code) bool {
+	return s.opened || code == core.CodeFull || code == core.CodeUnsupported
 }
 
 // sentWith are the calls of one frame that were not answered.

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -105,7 +106,7 @@ func TestDeniedAttachEndsTheSession(t *testing.T) {
 	}
 }
 
-// Each of many denied calls gets its one answer and its one cancel.
+// Each of many denied calls is sent once more, by itself, and gets its one answer and its one cancel.
 func TestManyDeniedCommands(t *testing.T) {
 	r := opened(t, session.Config{})
 	for range 100 {
@@ -115,6 +116,10 @@ func TestManyDeniedCommands(t *testing.T) {
 	r.reconnect()
 	r.table(true)
 	refuse(r, r.last().Attempt, session.RefusedDenied)
+	singly := len(r.flush())
+	for i := range uint64(singly) {
+		refuse(r, r.last().Attempt-i, session.RefusedDenied)
+	}
 	for _, c := range r.done {
 		if c.Outcome != session.Unknown {
 			t.Fatalf("number %d: outcome %v", c.Seq(), c.Outcome)
@@ -125,8 +130,8 @@ func TestManyDeniedCommands(t *testing.T) {
 	for _, c := range r.commands() {
 		targets[c.Target] = c.Op == core.OpCancel
 	}
-	if len(r.done) != 100 || len(targets) != 100 {
-		t.Fatalf("%d answers, %d cancels", len(r.done), len(targets))
+	if singly != 100 || len(r.done) != 100 || len(targets) != 100 {
+		t.Fatalf("%d sent singly, %d answers, %d cancels", singly, len(r.done), len(targets))
 	}
 }
 
@@ -161,9 +166,15 @@ func TestUnanswered(t *testing.T) {
 	want("no stream", false)
 }
 
-// A frame that a full server refuses for one of its commands is sent again command by
-// command: what frees something is taken, and what is refused was certainly not done.
-func TestFullServerTakesWhatFrees(t *testing.T) {
+// A frame that is refused for one of its commands is sent again command by command, as one that a full server refuses, or
+// a group that is too old for one: what frees something is taken, and what is refused was certainly not done.
+func TestRefusedFrameGoesSingly(t *testing.T) {
+	for _, code := range []core.Code{core.CodeFull, core.CodeUnsupported, core.CodeInvalid, core.CodePermission} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) { refusedFrameGoesSingly(t, code) })
+	}
+}
+
+func refusedFrameGoesSingly(t *testing.T, code core.Code) {
 	r := opened(t, session.Config{})
 	h := r.hold("a", 0, sec(30))
 	grows, frees, more := r.acquire("b"), r.submit(core.Command{Op: core.OpRelease, Target: h.Seq()}), r.acquire("c")
@@ -171,13 +182,13 @@ func TestFullServerTakesWhatFrees(t *testing.T) {
 	if len(r.commands()) != 3 {
 		t.Fatalf("%d commands in the frame", len(r.commands()))
 	}
-	full(r, r.last().Attempt)
+	deny(r, r.last().Attempt, code)
 	if sends := r.flush(); len(sends) != 3 || len(r.done) != 1 {
 		t.Fatalf("%d frames, %d answers", len(sends), len(r.done))
 	}
 	last := r.last().Attempt
-	full(r, last-2)
-	full(r, last)
+	deny(r, last-2, code)
+	deny(r, last, code)
 	r.reply(last-1, 0, sec(30), core.Result{Seq: frees.Seq()})
 	for c, want := range map[*session.Call]session.Outcome{grows: session.NotDone, more: session.NotDone, frees: session.Answered} {
 		if c.Outcome != want {
@@ -192,7 +203,12 @@ func TestFullServerTakesWhatFrees(t *testing.T) {
 // full refuses an attempt since the server's disk is full.
 func full(r *rig, attempt uint64) {
 	r.t.Helper()
-	r.receive(session.Message{Kind: session.KindRefused, Attempt: attempt, Refusal: session.RefusedDenied, Code: core.CodeFull, Text: "full"})
+	deny(r, attempt, core.CodeFull)
+}
+
+func deny(r *rig, attempt uint64, code core.Code) {
+	r.t.Helper()
+	r.receive(session.Message{Kind: session.KindRefused, Attempt: attempt, Refusal: session.RefusedDenied, Code: code, Text: "why"})
 }
 
 // A refused Open tells nothing of what went out with an earlier one: that may have been
@@ -223,20 +239,26 @@ func TestRefusedOpenLeavesEarlierSendingsUnknown(t *testing.T) {
 	}
 }
 
-// A full server opens a session for what it takes alone: each of the calls goes with an Open of
-// its own, and is judged by itself.
-func TestFullServerOpensASession(t *testing.T) {
+// A full server, or a group that is too old for one of the calls, opens a session for what it takes alone: each of the calls
+// goes with an Open of its own, and is judged by itself.
+func TestRefusedCallDoesNotEndASession(t *testing.T) {
+	for _, code := range []core.Code{core.CodeFull, core.CodeUnsupported} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) { refusedCallDoesNotEndASession(t, code) })
+	}
+}
+
+func refusedCallDoesNotEndASession(t *testing.T, code core.Code) {
 	r := newRig(t, session.Config{})
 	r.take(r.s.Connect(r.now))
 	grows, reads := r.acquire("b"), r.submit(core.Command{Op: core.OpCount, Name: "n", Count: core.CountLoad})
 	r.flush()
 	r.table(false)
-	full(r, r.last().Attempt)
+	deny(r, r.last().Attempt, code)
 	if sends := r.flush(); len(sends) != 2 || len(r.commands()) != 2 || r.commands()[0].Op != core.OpOpen {
 		t.Fatalf("%d frames, the last with %d commands: want one for each call, behind an Open", len(sends), len(r.commands()))
 	}
 	last := r.last().Attempt
-	full(r, last-1)
+	deny(r, last-1, code)
 	if grows.Outcome != session.NotDone || !grows.Denied || len(r.dead) != 0 {
 		t.Errorf("outcome %v, dead %v", grows.Outcome, r.dead)
 	}
