@@ -191,7 +191,7 @@ func (k *client) renewed(m *session.Message) {
 	switch {
 	case m.Kind == session.KindRenewed:
 		k.c.check.wholeLife(m.Session, m.Now, m.Deadline, int64(k.ttl))
-	case m.Kind != session.KindReply || k.session.Opened():
+	case m.Kind != session.KindReply || m.Session != k.session.ID() || k.session.Opened(): // it may come to the session before
 	case core.DecodeReply(m.Body, &r) != nil:
 		k.c.violate("a client cannot read a reply")
 	case r.Results[0].Seq == 0:
