@@ -25,7 +25,7 @@ func TestErrors_FilledOnce(t *testing.T) {
 		"bare":            {broken, `holdfast: acquire "a": broken pipe`, broken},
 		"kind":            {driver.ErrConflict, `holdfast: acquire "a": conflict`, driver.ErrConflict},
 		"canceled":        {context.Canceled, `holdfast: acquire "a": context canceled`, context.Canceled},
-		"deadline":        {fmt.Errorf("read: %w", context.DeadlineExceeded), `holdfast: acquire "a": context deadline exceeded: read: context deadline exceeded`, context.DeadlineExceeded},
+		"deadline":        {fmt.Errorf("read: %w", context.DeadlineExceeded), `holdfast: acquire "a": context deadline exceeded: read`, context.DeadlineExceeded},
 		"permission":      {fs.ErrPermission, `holdfast: acquire "a": permission denied`, fs.ErrPermission},
 		"our own":         {&driver.Error{Kind: driver.ErrUnavailable, Err: broken, RetryAfter: 1500 * time.Millisecond}, `holdfast: acquire "a": unavailable: broken pipe: try again in 1.5s`, broken},
 		"our own, named":  {&driver.Error{Op: "lock", Name: "b", Kind: driver.ErrHeld}, `holdfast: lock "b": held`, driver.ErrHeld},

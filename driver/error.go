@@ -57,11 +57,15 @@ func orSomebody(owner string) string {
 	return owner
 }
 
+// cause is why, without the kind at its end, as errors of other packages have it: it was told before.
 func (e *Error) cause() string {
-	if e.Err == nil || e.Err == e.Kind {
+	switch {
+	case e.Err == nil || e.Err == e.Kind:
 		return ""
+	case e.Kind == nil:
+		return e.Err.Error()
 	}
-	return e.Err.Error()
+	return strings.TrimSuffix(e.Err.Error(), ": "+kind(e.Kind).Error())
 }
 
 func (e *Error) advice() string {

@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -27,6 +28,8 @@ func TestError_Text(t *testing.T) {
 		"held":          {&driver.Error{Op: "acquire", Name: "a", Kind: driver.ErrHeld}, `holdfast: acquire "a": held`},
 		"held by":       {&driver.Error{Op: "acquire", Name: "a", Kind: driver.ErrHeld, Holders: []driver.Claim{holder}}, `holdfast: acquire "a": held by node-7 (token 42, for 1.5s)`},
 		"held by many":  {&driver.Error{Op: "acquire", Name: "a", Kind: driver.ErrHeld, Holders: []driver.Claim{{Token: 1}, holder, holder}, Waiting: 4}, `holdfast: acquire "a": held by somebody (token 1, for 0s) and 2 more, 4 waiting`},
+		"kind again":    {&driver.Error{Op: "set rate", Name: "a", Kind: driver.ErrInvalid, Err: fmt.Errorf("limit: the count 0: %w", fs.ErrInvalid)}, `holdfast: set rate "a": invalid argument: limit: the count 0`},
+		"other kind":    {&driver.Error{Op: "set rate", Name: "a", Kind: driver.ErrUnavailable, Err: fmt.Errorf("dial: %w", fs.ErrInvalid)}, `holdfast: set rate "a": unavailable: dial: invalid argument`},
 		"refusal":       {driver.Errorf("open", "x", fs.ErrInvalid, "no %s", "host"), `holdfast: open "x": invalid argument: no host`},
 	}
 	for name, tt := range tests {

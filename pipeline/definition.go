@@ -354,6 +354,11 @@ func (d *Definition) Path(s *State) (names []string) {
 	return names
 }
 
+// invalid says so once, also of what another part of the house has refused as invalid.
 func (d *Definition) invalid(format string, args ...any) error {
-	return fmt.Errorf("pipeline %q: %w: %w", d.Name, fmt.Errorf(format, args...), fs.ErrInvalid)
+	err := fmt.Errorf("pipeline %q: %w", d.Name, fmt.Errorf(format, args...))
+	if errors.Is(err, fs.ErrInvalid) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, fs.ErrInvalid)
 }

@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		spoil(d)
-		if err := d.Check(); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if err := d.Check(); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), fs.ErrInvalid.Error()) > 1 {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
