@@ -25,6 +25,7 @@ type active struct {
 	msgs chan message
 	wake chan struct{} // its keys may have changed
 
+	since   time.Time          // when this runner found the run in its status
 	task    context.CancelFunc // ends what is waited for
 	tasks   sync.WaitGroup
 	until   *time.Timer
@@ -265,17 +266,6 @@ func (a *active) starts(before *pipeline.State) bool {
 	return same && (s.Status == pipeline.Blocked || s.Status == pipeline.Launching || s.Status == pipeline.Running)
 }
 
-// write keeps an event. An end of the run's context does not interrupt it: what was kept has
-// to be known then, too.
-func (a *active) write(e pipeline.Event) ([]pipeline.Effect, error) {
-	if a.ctx.Err() != nil {
-		return nil, context.Cause(a.ctx)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), patience)
-	defer cancel()
-	return a.p.put(ctx, a.view, e, nil)
-}
-
 // drop is the error of an event that was not kept: none if it came late.
 func (a *active) drop(e pipeline.Event, err error) error {
 	if _, _, unfit := a.Definition.Step(a.State, e); unfit != nil {
@@ -391,6 +381,7 @@ func (p *Pipelines) log(ctx context.Context, r Ref, after, upTo int) (events []p
 func (a *active) perform(before pipeline.State, effects []pipeline.Effect) error {
 	s := &a.State
 	if before.Status != s.Status || before.Phase != s.Phase || before.Attempt != s.Attempt {
+		a.since = time.Now()
 		a.task()
 		a.until.Stop()
 		a.silent, a.overdue = false, false

@@ -108,10 +108,10 @@ func (p *Pipelines) txn(ctx context.Context, t holdfast.Txn) (holdfast.TxnResult
 }
 
 // put keeps the event on top of v, and v becomes the run after it. It answers with what the
-// runner has to do. An event that does not fit is refused, and errChanged means that v is
+// runner has to do. Its time is that of the clock, or e.At if that is later. An event that does not fit is refused, and errChanged means that v is
 // not the last view of the run any more.
 func (p *Pipelines) put(ctx context.Context, v *view, e pipeline.Event, by func(*record)) ([]pipeline.Effect, error) {
-	e.At, e.Reason, e.Tail = p.now(), clip(e.Reason), clean(e.Tail)
+	e.At, e.Reason, e.Tail = later(e.At, p.now()), clip(e.Reason), clean(e.Tail)
 	next, effects, err := v.Definition.Step(v.State, e)
 	if err != nil {
 		return nil, err
