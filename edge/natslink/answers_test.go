@@ -177,3 +177,31 @@ func TestForgetfulStream(t *testing.T) {
 	set(-1)
 	eventually(t, func() bool { return l.Err() == nil }, said)
 }
+
+// TestFullOfReaders: where a stream lets no more nodes read it, the one too many says what is missing and where it is set,
+// and knows all once there is room.
+func TestFullOfReaders(t *testing.T) {
+	url := services.SharedNATS(t).URL()
+	js := stream(t, url)
+	if _, err := js.AddStream(&nats.StreamConfig{
+		Name: t.Name(), Subjects: []string{"test." + t.Name() + ".s.>"}, MaxMsgsPerSubject: 1, MaxConsumers: 1,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a := node(t, "a", link(t, url, nil))
+	counter(t, a, "x").Add(1)
+	agree(t, 1, a)
+	eventually(t, func() bool {
+		info, err := js.StreamInfo(t.Name())
+		return err == nil && info.State.Consumers == 1
+	}, func() string { return "nobody reads" })
+	l := link(t, url, nil)
+	b := node(t, "b", l)
+	said := func() string { return fmt.Sprint(l.Err()) }
+	eventually(t, func() bool {
+		return errors.Is(l.Err(), driver.ErrUnavailable) && strings.Contains(said(), t.Name()) && strings.Contains(said(), "max_consumers")
+	}, said)
+	a.Close()
+	eventually(t, func() bool { return l.Err() == nil }, said)
+	agree(t, 1, b)
+}

@@ -157,7 +157,7 @@ func (l *Link) feed(ctx context.Context, take func(*nats.Msg), missed bool) erro
 	name := crand.Text()
 	defer l.end(sub, name)
 	if err := l.consume(ctx, sub.Subject, name); err != nil {
-		return err
+		return l.unread(err)
 	}
 	go func() {
 		select {
@@ -193,6 +193,14 @@ func (l *Link) consume(ctx context.Context, to, name string) error {
 		_, err := l.js.UpdateConsumer(l.opts.Stream, cfg, nats.Context(ctx)) // AddConsumer would ask twice
 		return err
 	})
+}
+
+// unread says what an answer of JetStream is about, and what to do: all that it tells itself is that some maximum is reached.
+func (l *Link) unread(err error) error {
+	if natsconn.APIError(err) == nil {
+		return err
+	}
+	return fmt.Errorf("natslink: the states in the stream %q cannot be read, so that this node does not learn all: %w; see max_consumers of the stream, and the limits of the account: %w", l.opts.Stream, err, driver.ErrUnavailable)
 }
 
 // hear takes a message of the feed. The server sends as much as has been taken of what it
