@@ -248,6 +248,31 @@ func TestTotalOfLateCallers(t *testing.T) {
 	})
 }
 
+// Keys that a node forgot while its clock was far ahead count once in its total when it has heard of them again.
+func TestTotalBackFrom2099(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := edgetest.NewHub(edgetest.Faults{})
+		var ahead atomic.Int64
+		clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		a := open(t, Config{Actor: "a", Link: hub.Link("a")})
+		b := open(t, Config{Actor: "b", Link: hub.Link("b"), Now: clock})
+		c := LimiterConfig{Rate: limit.Rate{Count: 10, Per: 24 * time.Hour, Algorithm: limit.FixedWindow}}
+		take(t, limiter(t, a, c), "k", 5)
+		l := limiter(t, b, c)
+		pass(time.Minute)
+		ahead.Store(int64(100 * 365 * 24 * time.Hour))
+		pass(time.Minute)
+		if l.Keys() != 0 {
+			t.Fatal("the key is not forgotten")
+		}
+		ahead.Store(0)
+		pass(time.Minute)
+		if total, differs := b.Total(), a.Divergence(); l.Count("k", time.Now()) != 5 || total != 5 || differs != 0 {
+			t.Errorf("of 5 in this window the total has %d, and nodes differ by %d", total, differs)
+		}
+	})
+}
+
 // By a clock that was set back a key is in the window that it was in, and a wait lasts until the end of that.
 func TestWaitWhileTheClockIsSetBack(t *testing.T) {
 	for _, a := range []limit.Algorithm{limit.FixedWindow, limit.SlidingWindow} {

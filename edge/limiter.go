@@ -485,8 +485,12 @@ func (l *Limiter) forget(s *shard, epoch int64, most int) {
 	}
 }
 
-// remove forgets an entry.
+// remove forgets an entry. What it counts is learned again if its window is the present one after all, when a clock that was
+// ahead is set back.
 func (l *Limiter) remove(s *shard, e *entry) {
+	if e.epoch == s.epoch {
+		s.sum = max(s.sum-e.sum().now, 0)
+	}
 	s.drop(e)
 	l.keys.Add(-1)
 	l.node.tally.evicted.Add(1)
