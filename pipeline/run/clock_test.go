@@ -17,7 +17,7 @@ import (
 )
 
 // TestWhen_ClockSetBack: what has changed during a long wait for a lock or a limiter is seen before the command starts
-// also if the clock of the runner's machine was set back meanwhile.
+// also if the clock of the runner, one of its caller's, was set back meanwhile.
 func TestWhen_ClockSetBack(t *testing.T) {
 	ph := pipeline.NewPhase("deploy", "./deploy").WithPre(guard.KeyAbsent("freeze"))
 	for status, ph := range map[pipeline.Status]pipeline.Phase{

@@ -45,8 +45,8 @@ func (a *active) write(e pipeline.Event) ([]pipeline.Effect, error) {
 	return a.p.put(ctx, a.view, e, nil)
 }
 
-// waited is the instant at which what the run waits for is there, by how long it has waited here: a clock that was set
-// back would say that it was no time, and the condition would not be looked at again after a long wait.
+// waited is the instant at which what the run waits for is there, by how long it has waited here: a clock of the caller's that
+// was set back would say that it was no time, and the condition would not be looked at again after a long wait.
 func (a *active) waited() time.Time { return a.State.Since.Add(time.Since(a.since)) }
 
 // later is the later of two instants.
