@@ -2,7 +2,9 @@ package middleware
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Policy is the name of a rate as fields of headers tell it; "" is "default". Those are ASCII: all
@@ -31,4 +33,13 @@ func escaped(c rune) bool { return c < ' ' || c > '~' || c == '%' }
 // Quoted is a string of structured fields (RFC 8941).
 func Quoted(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// Seconds is a time in whole seconds, rounded up: a client that comes then is not early.
+func Seconds(d time.Duration) string {
+	whole := d / time.Second
+	if d%time.Second > 0 {
+		whole++
+	}
+	return strconv.FormatInt(int64(whole), 10)
 }

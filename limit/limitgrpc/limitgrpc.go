@@ -6,14 +6,15 @@
 //		grpc.StreamInterceptor(limitgrpc.Stream(limiter, limitgrpc.Options{})),
 //	)
 //
-// A refusal is ResourceExhausted with a RetryInfo and a QuotaFailure, and answers carry
-// the header ratelimit, as those of package limithttp do.
+// A refusal is ResourceExhausted with a RetryInfo and a QuotaFailure, of which the subject is the key (with U+FFFD for bytes
+// that are not UTF-8), and answers carry the header ratelimit, as those of package limithttp do.
 package limitgrpc
 
 import (
 	"context"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -164,12 +165,14 @@ func field(d limit.Decision) string {
 	}
 	text := middleware.Quoted(middleware.Policy(d.Policy)) + ";r=" + strconv.FormatInt(d.Remaining, 10)
 	if until >= 0 {
-		text += ";t=" + strconv.FormatInt(int64((until+time.Second-1)/time.Second), 10)
+		text += ";t=" + middleware.Seconds(until)
 	}
 	return text
 }
 
+// refusal tells bytes of the key that are no text by another character: with them there would be no details.
 func refusal(key string, d limit.Decision) error {
+	key = strings.ToValidUTF8(key, "\ufffd")
 	s := status.New(codes.ResourceExhausted, "too many calls: try again later")
 	quota := &errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{Subject: key, Description: "calls above the rate"}}}
 	detailed, err := s.WithDetails(quota)

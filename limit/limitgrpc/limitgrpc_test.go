@@ -284,3 +284,28 @@ func TestBadKeysAndCosts(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusal_AnyKey: a refusal tells when to come back whatever bytes the key has, and however far that is.
+func TestRefusal_AnyKey(t *testing.T) {
+	const far = 1<<63 - 1
+	l := limiterFunc(func(string) (limit.Decision, error) { return limit.Decision{RetryAfter: far}, nil })
+	c := serve(t, l, limitgrpc.Options{Key: func(context.Context, string) (string, error) { return "k\xff\xfe", nil }})
+	var header metadata.MD
+	_, err := c.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}, grpc.Header(&header))
+	var retry time.Duration
+	var subject string
+	for _, d := range status.Convert(err).Details() {
+		switch d := d.(type) {
+		case *errdetails.RetryInfo:
+			retry = d.RetryDelay.AsDuration()
+		case *errdetails.QuotaFailure:
+			subject = d.Violations[0].Subject
+		}
+	}
+	if retry != far || subject != "k\ufffd" {
+		t.Errorf("it is to come back in %s, for %q: %v", retry, subject, err)
+	}
+	if got := header.Get("ratelimit"); len(got) != 1 || got[0] != `"default";r=0;t=9223372037` {
+		t.Errorf("the header is %q", got)
+	}
+}

@@ -137,20 +137,20 @@ func (h *handler) tell(header http.Header, d limit.Decision) {
 	}
 	field := h.policy() + ";r=" + strconv.FormatInt(d.Remaining, 10)
 	if until >= 0 {
-		field += ";t=" + seconds(until)
+		field += ";t=" + middleware.Seconds(until)
 	}
 	header.Add("RateLimit", field) // handlers in each other tell one policy each
 	if rate := h.o.Rate; rate.Count > 0 {
 		policy := h.policy() + ";q=" + strconv.FormatInt(rate.Count, 10)
 		if rate.Per > 0 {
-			policy += ";w=" + seconds(rate.Per)
+			policy += ";w=" + middleware.Seconds(rate.Per)
 		}
 		header.Add("RateLimit-Policy", policy)
 	}
 	if h.o.Legacy && leavesLess(header, d) {
 		header.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))
 		header.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
-		header.Set("X-RateLimit-Reset", seconds(d.ResetAfter))
+		header.Set("X-RateLimit-Reset", middleware.Seconds(d.ResetAfter))
 	}
 }
 
@@ -162,19 +162,10 @@ func leavesLess(header http.Header, d limit.Decision) bool {
 
 func (h *handler) refuse(w http.ResponseWriter, d limit.Decision) {
 	if d.RetryAfter >= 0 {
-		w.Header().Set("Retry-After", seconds(d.RetryAfter))
+		w.Header().Set("Retry-After", middleware.Seconds(d.RetryAfter))
 	}
 	policies := []string{middleware.Policy(h.o.Rate.Name)}
 	problem(w, http.StatusTooManyRequests, "https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", policies)
-}
-
-// seconds is a time in whole seconds, rounded up: a client that comes then is not early.
-func seconds(d time.Duration) string {
-	whole := d / time.Second
-	if d%time.Second > 0 {
-		whole++
-	}
-	return strconv.FormatInt(int64(whole), 10)
 }
 
 func problem(w http.ResponseWriter, status int, kind, title string, policies []string) {
