@@ -93,9 +93,20 @@ func (e *engine) endIfGone() error {
 	all := slices.Collect(maps.Keys(e.clients))
 	e.mu.Unlock()
 	for _, c := range all {
-		c.endHere(err)
+		c.leaveBehind(err)
 	}
 	return err
+}
+
+// leaveBehind ends the client's sessions in a directory that is not there any more, for their holders first. That
+// they have ended is said in it, as long as it exists: programs may find it in another place, or it may come back.
+func (c *client) leaveBehind(why error) {
+	for _, u := range c.endHere(why) {
+		if c.e.ctl.err() == nil && u.leaving.CompareAndSwap(false, true) {
+			c.e.ref()
+			go c.takeBack("end a session", u.session.Spec.Owner, u.sayEnd)
+		}
+	}
 }
 
 // begin starts every call but Acquire; end ends it. In a directory that is not there any more

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -25,6 +26,8 @@ type user struct {
 	mu    sync.Mutex
 	locks map[*lock]struct{} // lock files held under it
 	over  bool
+
+	leaving atomic.Bool // its end in a directory that is gone is being said
 }
 
 // openUser opens a session. The store is locked, e.mu is held.
