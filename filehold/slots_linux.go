@@ -17,7 +17,8 @@ import (
 type slots struct {
 	mu     sync.Mutex
 	f      *os.File
-	chunks [][]byte
+	maps   [][]byte // from the beginnings of pages
+	chunks [][]byte // within them
 	free   []int
 }
 
@@ -36,8 +37,8 @@ func (s *slots) close() error {
 		return nil
 	}
 	errs := []error{s.f.Close()}
-	for _, c := range s.chunks {
-		errs = append(errs, syscall.Munmap(c))
+	for _, m := range s.maps {
+		errs = append(errs, syscall.Munmap(m))
 	}
 	return errors.Join(errs...)
 }
@@ -50,15 +51,23 @@ func (s *slots) grow() error {
 	if _, err := s.f.WriteAt(make([]byte, size), at); err != nil {
 		return filelog.Unwritten(s.f.Name(), err)
 	}
-	c, err := syscall.Mmap(int(s.f.Fd()), at, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	pages, err := mapPages(s.f, at, size, os.Getpagesize())
 	if err != nil {
 		return filelog.Unwritten(s.f.Name(), err)
 	}
 	for i := range chunkSlots {
 		s.free = append(s.free, len(s.chunks)*chunkSlots+i)
 	}
-	s.chunks = append(s.chunks, c)
+	s.maps = append(s.maps, pages)
+	s.chunks = append(s.chunks, pages[len(pages)-size:])
 	return nil
+}
+
+// mapPages maps a part of a file with what stands before it in its first page: the kernel refuses to begin
+// within a page, which has 4 KiB, 16 or 64, as it was built.
+func mapPages(f *os.File, at int64, size, page int) ([]byte, error) {
+	before := int(at % int64(page))
+	return syscall.Mmap(int(f.Fd()), at-int64(before), before+size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 }
 
 // take writes v into a free slot.
