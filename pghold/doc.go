@@ -84,8 +84,9 @@
 //	removed rows          of the tables, by TRUNCATE or DELETE, are made anew where that can be: holds of mutexes and
 //	                      reader-writer locks go on, and tokens and revisions are greater than before. Holders of
 //	                      semaphores, leaders and sessions are lost within 10 s, in which others may be granted the
-//	                      semaphore; so are they when the schema is dropped. Counters, sequences, keys and limits
-//	                      begin anew, and a request that is repeated may be done twice.
+//	                      semaphore; so are they when the schema is dropped, and mutexes and reader-writer locks
+//	                      can still be given back. Counters, sequences, keys and limits begin anew, and a request
+//	                      that is repeated may be done twice.
 //	a killed program      what it held of a semaphore is free for waiters half a second later at the latest.
 //	AcquireAll            one name after the other, in order of key; not in one step.
 //	deadlock              is not detected between holds; take several names in one AcquireAll. Between

@@ -295,7 +295,11 @@ func (c *client) cleanUpOnce(run func(ctx context.Context, q querier, me int64) 
 	if err != nil {
 		return err
 	}
-	return c.onHome(ctx, l, func(ctx context.Context, q querier) error { return run(ctx, q, c.me(l)) }, nil)
+	err = c.onHome(ctx, l, func(ctx context.Context, q querier) error { return run(ctx, q, c.me(l)) }, nil)
+	if isRemoved(err) {
+		return nil // the row has gone with its table
+	}
+	return err
 }
 
 // heard takes a notification; the caller has the link.

@@ -421,7 +421,23 @@ func (q *unlocking) mishap(ctx context.Context, err error) error {
 			err = q.answer()
 		}
 	}
+	if isRemoved(err) {
+		return q.withoutRow(ctx)
+	}
 	return err
+}
+
+// withoutRow gives the lock back when the tables are gone, and its row with them: the lock is none of theirs.
+func (q *unlocking) withoutRow(ctx context.Context) error {
+	sql, args := q.cl.lockSQL("pg_advisory_unlock")
+	for range 1 + q.cl.l.surplusWith(q.cl) {
+		var had bool
+		if err := q.cl.l.conn.QueryRow(ctx, sql, args...).Scan(&had); err != nil {
+			return err
+		}
+		q.had = q.had || had
+	}
+	return q.answer()
 }
 
 // Pauses of waiters: while one that was chosen goes first, while no connection is

@@ -43,3 +43,17 @@ func TestRemovalGivenUp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCleanUpAfterDrop: a row that has gone with its table is not removed again and again, with a fault each time.
+func TestCleanUpAfterDrop(t *testing.T) {
+	c := quickClients(t, 1)[0]
+	free(t, take(t, c, mutexRequest("m"))) // it makes the schema
+	drop := func(ctx context.Context, q querier, _ int64) error {
+		_, err := q.Exec(ctx, "select holdfast_v10.drop_claim(1::smallint, 1, 1, null)", pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	exec(t, stranger(t, c), "drop schema holdfast cascade")
+	if err := c.cleanUpOnce(drop); err != nil {
+		t.Error(err)
+	}
+}

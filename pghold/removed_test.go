@@ -178,3 +178,23 @@ func TestSchemaIsDropped_UnderHolders(t *testing.T) {
 	eventually(t, "the session goes on", func() bool { return ses.Err() != nil })
 	check(t, m.Err())
 }
+
+// TestSchemaIsDropped_Release: a lock is given back at once, although its row has gone with the table.
+func TestSchemaIsDropped_Release(t *testing.T) {
+	for _, scope := range []pghold.Scope{pghold.SessionScope, pghold.TransactionScope} {
+		t.Run(string(scope), func(t *testing.T) {
+			t.Parallel()
+			ctx, url := t.Context(), database(t)
+			s, look := open(t, url+"&holdfast_scope="+string(scope)), connect(t, url)
+			m := must(s.Mutex("00000000000000aa").Acquire(ctx))(t) // Single(0xaa)
+			r := must(s.RWMutex("00000000000000bb").Reader().Acquire(ctx))(t)
+			remove(t, look, "drop schema holdfast cascade")
+			check(t, m.Release())
+			check(t, r.Release())
+			eventually(t, "a lock stays", func() (free bool) {
+				scan(t, look, &free, "select pg_try_advisory_lock(x'aa'::bigint) and pg_try_advisory_lock(x'bb'::bigint)")
+				return free
+			})
+		})
+	}
+}

@@ -177,6 +177,9 @@ func (cl *rowClaim) endTx() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
 	defer cancel()
 	_, told := cl.c.pool.Exec(ctx, "select holdfast_v10.drop_claim($1, $2, $3, null)", cl.c.args(cl.key.space(), cl.key.n, cl.id)...)
+	if isRemoved(told) {
+		told = nil // the row has gone with its table
+	}
 	err := cl.c.inTx(ctx, cl.l, func(ctx context.Context) error {
 		_, err := cl.l.conn.Exec(ctx, "rollback", pgx.QueryExecModeSimpleProtocol)
 		return err
