@@ -100,6 +100,10 @@
 // the lock when the server's clock says that it was not renewed for a day and the
 // TTL, since clocks may differ. Wait with Acquire where that is too long.
 //
+// A program that runs on after it has lost a hold, as one that was stopped or cut off
+// for longer than the TTL, gives its lock back as soon as it can, unless another has
+// taken it; it tries for another TTL.
+//
 // # What it cannot promise
 //
 //	promise                kept?

@@ -18,4 +18,10 @@ func Holds(d driver.Driver) int {
 }
 
 // Kill ends all that d does, as if its process had been killed.
-func Kill(d driver.Driver) { d.(*onStore).kill() }
+func Kill(d driver.Driver) {
+	o := d.(*onStore)
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.kill()
+}

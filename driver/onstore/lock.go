@@ -304,20 +304,32 @@ func (a *attempt) take(item *driver.Item, e *lockEntry, from time.Time) *hold {
 	delete(a.d.seenLocks, a.key)
 	delete(a.d.idle, a.key)
 	a.d.mu.Unlock()
-	h.tie.To(h.session, func(error) { h.over() })
+	h.tie.To(h.session, h.over)
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	h.timer = time.AfterFunc(beat(e.TTL), h.renew)
 	return h
 }
 
-// over ends the renewals, and nothing of the hold is kept: nobody gives back what was
-// lost.
-func (h *hold) over() {
+// over ends the renewals. What was lost is given back in the background, for those that would else wait until they
+// know that it was not renewed: the program may run on, as one that was stopped for a while does.
+func (h *hold) over(cause error) {
 	h.stop()
 	h.d.mu.Lock()
-	defer h.d.mu.Unlock()
 	delete(h.d.holds, h)
+	h.d.mu.Unlock()
+	if errors.Is(cause, driver.ErrLost) && h.d.begin() {
+		go h.giveBackLost()
+	}
+}
+
+// giveBackLost gives the lock back unless another has taken it. It tries for as long as others may wait for that, and
+// tells no fault: the lock lapses in any case.
+func (h *hold) giveBackLost() {
+	defer h.d.work.Done()
+	ctx, cancel := h.d.lasting(h.session.Spec.TTL)
+	defer cancel()
+	_ = h.freeAt(ctx, endless)
 }
 
 // beat is the time between two renewals: a third of the TTL, ± 10 %.
