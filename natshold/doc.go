@@ -102,7 +102,7 @@
 //
 // A program that runs on after it has lost a hold, as one that was stopped or cut off
 // for longer than the TTL, gives its lock back as soon as it can, unless another has
-// taken it; it tries for another TTL.
+// taken it.
 //
 // # What it cannot promise
 //

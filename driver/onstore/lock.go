@@ -323,13 +323,17 @@ func (h *hold) over(cause error) {
 	}
 }
 
-// giveBackLost gives the lock back unless another has taken it. It tries for as long as others may wait for that, and
-// tells no fault: the lock lapses in any case.
+// lostFor is how long what was lost is given back: one that only tries may be refused for as long, where the engine
+// has no clock.
+const lostFor = 24 * time.Hour
+
+// giveBackLost gives the lock back unless another has taken it, as soon as the engine answers. It tells no fault: the
+// lock lapses in any case.
 func (h *hold) giveBackLost() {
 	defer h.d.work.Done()
-	ctx, cancel := h.d.lasting(h.session.Spec.TTL)
+	ctx, cancel := h.d.lasting(lostFor)
 	defer cancel()
-	_ = h.freeAt(ctx, endless)
+	_ = h.freeAt(ctx, unhurried)
 }
 
 // beat is the time between two renewals: a third of the TTL, ± 10 %.
