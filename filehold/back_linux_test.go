@@ -39,3 +39,42 @@ func TestGone_LostIsFree(t *testing.T) {
 		})
 	}
 }
+
+// A program that has lost what it held takes nothing more by the same Space when the directory is back, and is told
+// why: it has to open the directory anew.
+func TestGone_BackNeedsOpen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, ctx := space(t, dir), deadline(t)
+	h, err := s.Semaphore("s", 1).Acquire(ctx, 1)
+	if err := errors.Join(err, os.Rename(dir, dir+".away")); err != nil {
+		t.Fatal(err)
+	}
+	for range s.Watch(ctx, "", 0) { // it learns that the directory is gone
+	}
+	<-h.Done()
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what was lost is not free", func() bool {
+		r, err := s.Inspect(ctx, "s")
+		return err == nil && r.Holding == 0
+	})
+	for what, err := range map[string]error{
+		"lock":  second(s.Mutex("m").TryAcquire(ctx)),
+		"place": second(s.Semaphore("s", 1).TryAcquire(ctx, 1)),
+		"lead":  second(s.Election("e").TryCampaign(ctx, nil)),
+	} {
+		if !errors.Is(err, holdfast.ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	anew := space(t, dir)
+	for what, err := range map[string]error{
+		"lock":  second(anew.Mutex("m").TryAcquire(ctx)),
+		"place": second(anew.Semaphore("s", 1).TryAcquire(ctx, 1)),
+	} {
+		if err != nil {
+			t.Errorf("%s, opened anew: %v", what, err)
+		}
+	}
+}

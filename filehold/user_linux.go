@@ -77,6 +77,9 @@ func (c *client) userFor(ctx context.Context, r *driver.Request) (*user, error) 
 	c.mu.Lock()
 	u := c.shared[r.Spec]
 	c.mu.Unlock()
+	if u != nil && u.session.Err() != nil { // it ended with the directory, which may be back
+		return nil, ended(u.session)
+	}
 	if u != nil {
 		return u, nil
 	}
