@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"math"
 	"net"
-	"strings"
 	"sync"
 	"time"
 )
@@ -305,14 +304,6 @@ func (t *Transport) hello(why purpose, to uint64) hello {
 	return hello{
 		purpose: why, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: to, dir: t.cfg.Dir, known: known,
 		versions: t.cfg.Versions, current: version,
-	}
-}
-
-// untrusted tells that this side refused a certificate, or the other this one's: no hello tells that.
-// A connection that only ended is not told, as it may be a probe.
-func (t *Transport) untrusted(peer uint64, addr string, err error) {
-	if t.cfg.Refused != nil && strings.Contains(err.Error(), "tls: ") { // so begin TLS's own errors, also those that the other side tells
-		t.cfg.Refused(peer, fmt.Errorf("no connection between this node and %s: %w; see that --peer-cert and --peer-ca are of one authority on both nodes", addr, err))
 	}
 }
 

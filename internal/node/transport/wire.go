@@ -42,6 +42,9 @@ const (
 
 var magic = [4]byte{'H', 'F', 'P', 'T'}
 
+// So begins what a node says that speaks TLS.
+const tlsHandshake, tlsMajor = 22, 3
+
 var table = crc32.MakeTable(crc32.Castagnoli)
 
 // purpose is what a connection is for.
@@ -91,6 +94,8 @@ var ErrRemoved = fmt.Errorf("%w any more", ErrStranger)
 func decodeHello(b []byte) (hello, error) {
 	var h hello
 	switch {
+	case len(b) == helloSize && b[0] == tlsHandshake && b[1] == tlsMajor:
+		return h, fmt.Errorf("%w: %w", ErrHandshake, errPlain)
 	case len(b) != helloSize || [4]byte(b[:4]) != magic:
 		return h, fmt.Errorf("%w: this is not a node of Holdfast", ErrHandshake)
 	case b[4] != version:
