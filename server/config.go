@@ -84,7 +84,8 @@ type Config struct {
 	// 100,000. After 64 MiB of log there is one in any case.
 	SnapshotEntries uint64
 
-	host *host.Host // nil: the real machine
+	host   *host.Host // nil: the real machine
+	former uint64     // the number that Dir was started with, if its group gave it another; else 0
 }
 
 func init() { host.Accept(func(c *Config, h *host.Host) { c.host = h }) }
@@ -125,6 +126,7 @@ func (c Config) filled() (Config, error) {
 	if err := c.transplanted(id, former); err != nil {
 		return c, err
 	}
+	c.former = former
 	if former != 0 && (c.ID == former || c.ID == 0) {
 		c.ID, c.Join = id, true // it was started as one, and the group let it in as another
 	}
@@ -185,6 +187,12 @@ func findable(addr string) string {
 		return addr
 	}
 	return ""
+}
+
+// here reports whether a node that is looked for at an address is this very one: under the number that it had
+// before its group gave it another, it would be found by itself, and told that it is not that node.
+func (c *Config) here(id uint64, addr string) bool {
+	return id == c.ID || id == c.former || address.Same(addr, c.Listen)
 }
 
 // alone reports whether the node needs nobody's vote but its own.

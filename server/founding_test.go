@@ -182,6 +182,23 @@ func TestLostDisksAreReplaced(t *testing.T) {
 	}
 }
 
+// A node that was let in under another number has its old one in its command line, at its own address. It does
+// not look for a node there: it would be told to start that one, on an empty directory.
+func TestReplacedNodeIsNotItsPredecessor(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	i := (g.leader() + 1) % 3
+	left := slices.DeleteFunc([]uint64{1, 2, 3}, func(id uint64) bool { return id == uint64(i+1) })
+	cfg, notices := noticed(g.cfgs[i])
+	g.nodes[i] = replaced(t, g.lost(i, cfg), cfg, 4)
+	g.whole(append(left, 4)...)
+	for len(notices) > 0 {
+		if text := <-notices; strings.Contains(text, "means node") && strings.Contains(text, "this is 4") || strings.Contains(text, "node 4 answers where") {
+			t.Errorf("its operator is told: %s", text)
+		}
+	}
+}
+
 // lost stops a node, empties its directory and starts it by cfg.
 func (g *group) lost(i int, cfg server.Config) *server.Server {
 	g.t.Helper()

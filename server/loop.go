@@ -57,6 +57,7 @@ type loop struct {
 	lackAt    time.Time   // when that was
 	notice    func(error) // tells an operator
 	dir       string
+	here      func(id uint64, addr string) bool // a node looked for at an address is this one
 
 	hubMu sync.Mutex
 	hub   *watch.Hub

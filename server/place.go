@@ -155,7 +155,7 @@ func (s *Server) findPeers() {
 		l.post(func(in *inbox) {
 			in.todo = append(in.todo, func() {
 				if l.founding.empty.Load() && !l.founding.asking.Load() {
-					l.peers.SetPeers(peers)
+					l.lookFor(peers)
 				}
 			})
 		})

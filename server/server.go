@@ -178,7 +178,7 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	l := newLoop(node, s.cfg.Tick, told)
-	l.host, l.notice, l.dir = s.cfg.host, s.notice, s.cfg.Dir
+	l.host, l.notice, l.dir, l.here = s.cfg.host, s.notice, s.cfg.Dir, s.cfg.here
 	l.minTTL.Store(int64(node.MinTTL()))
 	l.founding.empty.Store(rec.Snapshot.Index == 0)
 	l.founding.asking.Store(s.cfg.asks(&rec))
@@ -191,7 +191,7 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	if l.peers != nil && !l.founding.asking.Load() {
-		l.peers.SetPeers(addresses(s.cfg.founders()))
+		l.lookFor(addresses(s.cfg.founders()))
 	}
 	if l.act(node.Output()); l.failed != nil {
 		l.disk.close()

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -233,7 +234,7 @@ func (l *loop) follow(out *replica.Output) {
 		l.failed = alone(l.node.ID(), members)
 	case members != nil && len(members.Endpoints) > 0:
 		l.founding.empty.Store(false)
-		l.peers.SetPeers(addresses(members.Endpoints))
+		l.lookFor(addresses(members.Endpoints))
 	}
 	if l.peers != nil && out.Version != 0 {
 		l.peers.Raise(out.Version)
@@ -241,6 +242,12 @@ func (l *loop) follow(out *replica.Output) {
 	if l.peers != nil && (members != nil || out.Removed != nil) {
 		l.peers.Know(l.directories())
 	}
+}
+
+// lookFor has the transport look for the other nodes among these.
+func (l *loop) lookFor(nodes map[uint64]string) {
+	maps.DeleteFunc(nodes, l.here)
+	l.peers.SetPeers(nodes)
 }
 
 // directories are those that the group knows, and the numbers that are not to be
