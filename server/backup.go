@@ -54,14 +54,22 @@ func save(r *storage.SnapshotReader, w io.Writer) error {
 	return r.Save(w)
 }
 
-// awaited is a caller that waits for a snapshot with an entry.
+// awaited is a caller that waits for a snapshot with an entry; ready gets its index, or 0: there is no room for one.
 type awaited struct {
 	index uint64
 	ready chan uint64
 }
 
+// cramped ends a backup that finds no room on the node's own disk, where it is made first.
+func cramped() error {
+	return driver.Errorf("back up", "", driver.ErrUnavailable, "the disk of this node has no room for a snapshot, from which a backup is copied: make room there (holdfast serve --data), or ask another node")
+}
+
 // snapshot waits for a snapshot of what is applied by now.
 func (l *loop) snapshot(ctx context.Context) (index uint64, err error) {
+	if l.disk.full() {
+		return 0, cramped() // it would stand behind the log, which waits for room
+	}
 	ready, wants := make(chan uint64, 1), make(chan uint64, 1)
 	if err := l.do(ctx, func() {
 		want := l.node.WantSnapshot(l.now())
@@ -78,6 +86,9 @@ func (l *loop) snapshot(ctx context.Context) (index uint64, err error) {
 	}
 	select {
 	case index := <-ready:
+		if index == 0 {
+			return 0, cramped()
+		}
 		return index, nil
 	case <-l.stopped:
 		return 0, &driver.Error{Op: "back up", Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: errStopped}
@@ -101,4 +112,13 @@ func (l *loop) wakeBackups() {
 		b.ready <- have
 	}
 	l.backups = rest
+}
+
+// refuseBackups tells the callers that wait for a snapshot that the disk has no room for it. The node
+// tries again, for itself: they would wait as long as the disk is full.
+func (l *loop) refuseBackups() {
+	for _, b := range l.backups {
+		b.ready <- 0
+	}
+	l.backups = nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast"
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/host"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 	"github.com/holdfast-io/holdfast/server"
@@ -129,6 +132,27 @@ func fillDisk(t *testing.T, name string, nodes int) {
 		if err := n.Err(); err != nil {
 			t.Errorf("node %d has stopped: %v", i+1, err)
 		}
+	}
+}
+
+// A backup from a node with a full disk says so, as soon as that is known, and leaves the node as it was.
+func TestBackupOnAFullDisk(t *testing.T) { synctest.Test(t, backUpFull) }
+
+func backUpFull(t *testing.T) {
+	g, disks := crampedGroup(t, 1)
+	node := g.nodes[g.leader()]
+	if _, err := g.space(0).KV().Put(within(t), "k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	disks[0].full.Store(true)
+	for range 2 { // the second comes while the node waits before it tries again
+		if err := node.Backup(within(t), io.Discard); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no room for a snapshot") {
+			t.Errorf("a backup without room: %v", err)
+		}
+	}
+	disks[0].full.Store(false)
+	if err := node.Backup(within(t), io.Discard); err != nil {
+		t.Errorf("a backup with room again: %v", err)
 	}
 }
 

@@ -82,7 +82,10 @@ func (l *loop) takeChunk(index uint64) {
 func (l *loop) unlessFull(index uint64, then func(error)) func(error) {
 	return func(err error) {
 		if errors.Is(err, storage.ErrNoRoom) {
-			l.then(func() { l.node.SnapshotSaved(l.now(), index, false) })(nil)
+			l.then(func() {
+				l.node.SnapshotSaved(l.now(), index, false)
+				l.refuseBackups()
+			})(nil)
 			return
 		}
 		then(err)
