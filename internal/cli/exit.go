@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,18 +92,29 @@ func failureOf(err error) *failure {
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.is) {
-			return &failure{code: k.code, err: err, hint: k.hint}
+			return &failure{code: k.code, err: err, hint: k.advice(err)}
 		}
 	}
 	return &failure{code: exitFailed, err: err}
 }
 
-// kinds map the library's errors to exit codes; the first that fits counts.
-var kinds = []struct {
+// kind is one of the library's errors, with the exit code and what to do next.
+type kind struct {
 	is   error
 	code int
 	hint string
-}{
+}
+
+// advice is what to do about an error of this kind.
+func (k *kind) advice(err error) string {
+	if k.is == holdfast.ErrUnavailable {
+		return cmp.Or(trustHint(err.Error()), k.hint)
+	}
+	return k.hint
+}
+
+// kinds map the library's errors to exit codes; the first that fits counts.
+var kinds = []kind{
 	{holdfast.ErrHeld, exitHeld, "wait for it with --wait 30s, or see its holder with holdfast show NAME"},
 	{holdfast.ErrLost, exitLost, "run it again; what the lost turn wrote is told apart by its token"},
 	{errors.ErrUnsupported, exitFailed, "choose another backend with --url; docs/backends.md has them side by side"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,14 +134,6 @@ func (a *app) ordering(again func(error) bool, run func(ctx context.Context, c p
 	}
 }
 
-// unfit tells where to look if a group refuses something as it stands now.
-func unfit(err error) error {
-	if errors.Is(err, holdfast.ErrConflict) {
-		return &failure{code: exitNo, err: err, hint: "holdfast status and holdfast member ls tell how the group stands now"}
-	}
-	return err
-}
-
 // onNodes runs a call on one node after the other, until one answers. One that may have done
 // it is the last: the next would say that there is nothing to do, as if it was refused. One that
 // denies it is not: it has done nothing, and another may be on this machine, which it obeys. A node
@@ -236,7 +229,7 @@ func (a *app) status(ctx context.Context) error {
 		return nil
 	}
 	text := strings.Join(silent, "; ")
-	return &failure{code: exitNo, err: errors.New(text), hint: silentHint(text)}
+	return &failure{code: exitNo, err: errors.New(text), hint: cmp.Or(trustHint(text), "is it running? start it with holdfast serve")}
 }
 
 // severalHint says what to do about nodes of several clusters.
@@ -259,15 +252,6 @@ func severalClusters(nodes []nodeJSON) string {
 		parts = append(parts, fmt.Sprintf("cluster %d at %s", cluster, strings.Join(of[cluster], ", ")))
 	}
 	return fmt.Sprintf("these are nodes of %d clusters, each of which grants the same once more: %s", len(of), strings.Join(parts, "; "))
-}
-
-// silentHint says what to do about nodes that do not answer: one whose certificate is refused, or that
-// refuses that of the caller, runs.
-func silentHint(text string) string {
-	if strings.Contains(text, "authentication handshake failed") || strings.Contains(text, "tls: ") {
-		return "it runs, and the certificates do not fit: see holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key in --url"
-	}
-	return "is it running? start it with holdfast serve"
 }
 
 func (a *app) askNode(ctx context.Context, host string, creds credentials.TransportCredentials) nodeJSON {
@@ -364,7 +348,7 @@ func (a *app) memberCommand() *cobra.Command {
 					return err
 				}
 				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Add: []*pb.Member{{Id: id, PeerAddress: args[1], ClientAddress: args[2]}}})
-				return a.changed(err, "node %d was added; promote it when it has caught up: holdfast member promote %d", id, id)
+				return a.changed(taken(err), "node %d was added; promote it when it has caught up: holdfast member promote %d", id, id)
 			})},
 		&cobra.Command{Use: "promote NUMBER", Short: "Let a node vote that has caught up", Args: cobra.ExactArgs(1), Example: "  holdfast member promote 4",
 			RunE: a.change("node %d votes", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Promote: []uint64{id}} })},
@@ -377,7 +361,7 @@ func (a *app) memberCommand() *cobra.Command {
 					return err
 				}
 				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Update: []*pb.Member{{Id: id, PeerAddress: args[1], ClientAddress: args[2]}}})
-				return a.changed(err, "node %d is found at %s, and by clients at %s", id, args[1], args[2])
+				return a.changed(taken(err), "node %d is found at %s, and by clients at %s", id, args[1], args[2])
 			})},
 		&cobra.Command{Use: "replace NUMBER [PEER CLIENT]", Short: "Give a node that lost its data a new number", Args: cobra.RangeArgs(1, 3), Example: "  holdfast member replace 2",
 			RunE: a.administering(a.replaceMember)},
@@ -430,7 +414,7 @@ func (a *app) replaceMember(ctx context.Context, c pb.AdminServiceClient, args [
 		m.PeerAddress, m.ClientAddress = args[1], args[2]
 	}
 	r, err := c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Replace: []*pb.Member{m}})
-	return a.changed(err, "node %d is node %d from now on: start it with an empty directory, and it votes when it has caught up", id, r.GetNumber())
+	return a.changed(taken(err), "node %d is node %d from now on: start it with an empty directory; if node %[1]d voted, it votes when it has caught up", id, r.GetNumber())
 }
 
 func nodeNumber(s string) (uint64, error) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func (a *app) openWithin(ctx context.Context) (*holdfast.Space, error) {
 // unanswered tells a backend that has not answered in time from a wait that has ended.
 func unanswered(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &failure{code: exitTimeout, err: err, hint: "is the backend up? name another with --url, or give it more time with --timeout"}
+		return &failure{code: exitTimeout, err: err, hint: cmp.Or(trustHint(err.Error()), "is the backend up? name another with --url, or give it more time with --timeout")}
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -208,9 +209,24 @@ func (s *serving) unstarted(err error) error {
 		hint = "docs/operate.md, A copied directory, has the ways to go on"
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {
-		hint = "is another node running? --peer names another address"
+		return unbound("peer", err)
 	}
 	return &failure{code: exitFailed, err: err, hint: hint}
+}
+
+// unbound says what to do about the address of a flag at which the node cannot listen: it is none, or not of this
+// machine, or another program listens there.
+func unbound(flag string, err error) error {
+	f := &failure{code: exitFailed, err: err, hint: "is another node running? --" + flag + " names another address"}
+	_, nameless := errors.AsType[*net.DNSError](err)
+	_, malformed := errors.AsType[*net.AddrError](err)
+	if malformed {
+		f.code = exitUsage
+	}
+	if nameless || malformed || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		f.hint = "--" + flag + " is HOST:PORT, with an address of this machine or a name that leads to one, and a port up to 65535"
+	}
+	return f
 }
 
 // wayOutOfDamage says what to do with a node of which a file is damaged.
@@ -226,12 +242,12 @@ func (s *serving) wayOutOfDamage() string {
 func (s *serving) open(web *api.Config) (net.Listener, error) {
 	ln, err := net.Listen("tcp", s.listen)
 	if err != nil {
-		return nil, &failure{code: exitFailed, err: err, hint: "is another node running? --listen names another address"}
+		return nil, unbound("listen", err)
 	}
 	if s.admin != "" {
 		if web.Admin, err = net.Listen("tcp", s.admin); err != nil {
 			ln.Close()
-			return nil, &failure{code: exitFailed, err: err, hint: "--admin names another address"}
+			return nil, unbound("admin", err)
 		}
 	}
 	err = web.Check(ln)

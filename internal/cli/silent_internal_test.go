@@ -1,20 +1,49 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/node/api"
 )
 
-// A node that does not answer for its certificate, or for that of the caller, runs: it is not to be started.
-func TestStatus_CertificatesThatDoNotFit(t *testing.T) {
+// A node that does not answer for its certificate, for that of the caller, or since one of the two speaks TLS alone, runs: it is
+// not to be started, and the backend is up.
+func TestTrustHint(t *testing.T) {
 	for text, want := range map[string]string{
-		`connection error: desc = "transport: authentication handshake failed: x509: certificate signed by unknown authority"`: "holdfast_tls_ca",
-		"10.0.0.1:7420 does not answer: remote error: tls: certificate required":                                               "holdfast_tls_cert",
-		"dial tcp 10.0.0.1:7420: connect: connection refused":                                                                  "holdfast serve",
+		`connection error: desc = "transport: authentication handshake failed: x509: certificate signed by unknown authority"`:                      "holdfast_tls_ca",
+		"10.0.0.1:7420 does not answer: remote error: tls: certificate required":                                                                    "holdfast_tls_cert",
+		`connection error: desc = "transport: authentication handshake failed: tls: first record does not look like a TLS handshake"`:               "write holdfast://",
+		`connection error: desc = "transport: authentication handshake failed: read: connection reset by peer"`:                                     "write holdfast://",
+		`"error reading server preface: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"`:                         "write holdfasts://",
+		`ask the leader "10.0.0.3:7420": unavailable: tls: failed to verify certificate: x509: certificate is valid for 10.0.0.9, not for 10.0.0.3`: "--tls-cert of that node",
 	} {
-		if got := silentHint(text); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", text, got)
+		for _, kind := range []error{context.DeadlineExceeded, driver.ErrUnavailable} {
+			if got := failureOf(unanswered(&driver.Error{Kind: kind, Err: errors.New(text)})).hint; !strings.Contains(got, want) {
+				t.Errorf("%v, %s: %s", kind, text, got)
+			}
+		}
+	}
+	if got := trustHint("dial tcp 10.0.0.1:7420: connect: connection refused"); got != "" {
+		t.Errorf("nobody listens: %s", got)
+	}
+}
+
+// A number or an address that another member has is refused with what to do, whichever of the two nodes was meant.
+func TestMemberAdd_Taken(t *testing.T) {
+	at := "holdfast://" + (&operated{err: status.Error(codes.InvalidArgument, "node 3 is at 10.0.0.3:7421 already")}).start(t)
+	for _, command := range []string{"member add 4 10.0.0.3:7421 10.0.0.3:7420", "member update 4 10.0.0.3:7421 10.0.0.3:7420", "member replace 4 10.0.0.3:7421 10.0.0.3:7420"} {
+		code, said := runApp(t, t.TempDir(), append([]string{"--url", at}, strings.Fields(command)...)...)
+		for _, advice := range []string{"node 3 is at", "member ls", "member update", "member replace", "member remove"} {
+			if code != exitUsage || !strings.Contains(said, advice) {
+				t.Errorf("%s: %d, without %s: %s", command, code, advice, said)
+			}
 		}
 	}
 }
@@ -27,5 +56,30 @@ func TestServe_NumberZero(t *testing.T) {
 	f, ok := errors.AsType[*failure](cmd.Execute())
 	if !ok || f.code != exitUsage || !strings.Contains(f.Error(), "--id 0") {
 		t.Errorf("it says %v", f)
+	}
+}
+
+// An address at which nobody can listen is not one at which another node does.
+func TestServe_NoAddress(t *testing.T) {
+	taken := bound(t).Addr().String()
+	for addr, want := range map[string]struct {
+		code int
+		hint string
+	}{
+		"127.0.0.1:99999":        {exitUsage, "HOST:PORT"},
+		"127.0.0.1":              {exitUsage, "HOST:PORT"},
+		"::1:7420":               {exitUsage, "HOST:PORT"},
+		"192.0.2.1:0":            {exitFailed, "an address of this machine"},
+		"no such host.invalid:0": {exitFailed, "a name that leads to one"},
+		taken:                    {exitFailed, "is another node running?"},
+	} {
+		_, err := (&serving{listen: addr}).open(&api.Config{})
+		_, admin := (&serving{listen: "127.0.0.1:0", admin: addr}).open(&api.Config{})
+		for flag, err := range map[string]error{"--listen": err, "--admin": admin} {
+			f, ok := errors.AsType[*failure](err)
+			if !ok || f.code != want.code || !strings.Contains(f.hint, want.hint) || !strings.Contains(f.hint, flag) {
+				t.Errorf("%s %s: %v, %+v", flag, addr, err, f)
+			}
+		}
 	}
 }

@@ -1,0 +1,21 @@
+package cli
+
+import "strings"
+
+// trustHint says what to do about an error that came from TLS, or the lack of it; "": it did not. A backend that refuses a
+// certificate, or has one that is refused, is up.
+func trustHint(text string) string {
+	has := func(part string) bool { return strings.Contains(text, part) }
+	handshake := has("authentication handshake failed")
+	switch {
+	case has("ask the leader") && has("tls: "):
+		return "the nodes do not trust the certificate that their leader shows to clients: see --tls-cert of that node and --tls-ca of the others (holdfast serve); until then another may lead: holdfast member lead NUMBER"
+	case has("looked like an HTTP/1.1 header"):
+		return "it runs, and speaks TLS only: write holdfasts:// in --url"
+	case has("does not look like a TLS handshake"), handshake && !has("tls: ") && !has("x509: "):
+		return "it runs, and may not speak TLS: write holdfast:// in --url, or start it with --tls-cert and --tls-key"
+	case handshake, has("tls: "):
+		return "it runs, and the certificates do not fit: see holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key in --url"
+	}
+	return ""
+}
