@@ -195,6 +195,10 @@ func (c *Config) here(id uint64, addr string) bool {
 	return id == c.ID || id == c.former || address.Same(addr, c.Listen)
 }
 
+// at is where this node answers others: where it listens, or where Founders have it if that stands for all of a
+// machine. Where they have its number else, the node answers that the number belongs to.
+func (c *Config) at() string { return cmp.Or(findable(c.Listen), c.self().Peer) }
+
 // alone reports whether the node needs nobody's vote but its own.
 func (c *Config) alone() bool { return len(c.Founders) == 1 && !c.Join }
 

@@ -46,6 +46,21 @@ func TestWrongNumberTakesNobodyOut(t *testing.T) {
 	g.sameState()
 }
 
+// So is one that was started under the number of the node that leads: that one is asked, too, as no other gives a number.
+func TestNumberOfTheLeader(t *testing.T) {
+	g := newGroup(t, 3)
+	newClient(t, 1, g.up).do(add())
+	i := g.leader()
+	wrong, notices := noticed(g.cfgs[i])
+	wrong.Dir, wrong.Listen = t.TempDir(), founderEndpoints(t, 1)[0].Peer
+	s := start(t, wrong)
+	hear(t, notices, "has not found at "+g.cfgs[i].Listen+" the node that asks")
+	if err := s.Close(); err != nil {
+		t.Errorf("it stopped with %v", err)
+	}
+	g.whole(1, 2, 3)
+}
+
 // A new node at the address of another founder than its number says does not start, and
 // leaves nothing in its directory; a number by default is judged like one that was given.
 func TestFounderAtAnothersAddress(t *testing.T) {

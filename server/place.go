@@ -200,7 +200,7 @@ func (s *Server) mayKnow(words map[uint64]replica.Word) map[string]uint64 {
 	for _, e := range s.cfg.Founders {
 		all[e.Peer] = e.ID
 	}
-	maps.DeleteFunc(all, func(addr string, _ uint64) bool { return addr == "" || address.Same(addr, s.cfg.self().Peer) })
+	maps.DeleteFunc(all, func(addr string, _ uint64) bool { return addr == "" || address.Same(addr, s.cfg.at()) })
 	return all
 }
 
