@@ -218,10 +218,10 @@ func (n *node) become(rec replica.Recovered) {
 // node that pleads hears nothing.
 func (n *node) plead() {
 	n.asking = true
-	if l := n.c.leader(); l != nil && l != n {
-		n.c.net.once(n.id, l.id, func() { n.pleadTo(l) })
-	}
 	life := n.life
+	if l := n.c.leader(); l != nil && l != n {
+		n.c.net.once(n.id, l.id, func() { n.pleadTo(l, life) })
+	}
 	n.c.after(n.c.between(300*millisecond, 2*second), func() {
 		if n.life == life && n.up {
 			n.plead()
@@ -229,13 +229,14 @@ func (n *node) plead() {
 	})
 }
 
-// pleadTo asks a leader, which looks first whether the node is where it says.
-func (n *node) pleadTo(l *node) {
+// pleadTo asks a leader, which looks first whether the node is where it says. The answer is to the life in which
+// the node has asked.
+func (n *node) pleadTo(l *node, life int) {
 	addr := cmp.Or(n.claim, n.addr)
 	if !n.c.sits(n, addr) {
 		return
 	}
-	id, life := n.c.newCaller(), n.life
+	id := n.c.newCaller()
 	n.c.asks[id] = func(a replica.Answer) {
 		if a.Outcome != replica.Done {
 			return
