@@ -57,7 +57,7 @@ func orSomebody(owner string) string {
 	return owner
 }
 
-// cause is why, without the kind at its end, as errors of other packages have it: it was told before.
+// cause is the text of Err without the kind at its end: the kind stands before it already.
 func (e *Error) cause() string {
 	switch {
 	case e.Err == nil || e.Err == e.Kind:
@@ -65,7 +65,11 @@ func (e *Error) cause() string {
 	case e.Kind == nil:
 		return e.Err.Error()
 	}
-	return strings.TrimSuffix(e.Err.Error(), ": "+kind(e.Kind).Error())
+	told := kind(e.Kind).Error()
+	if text := e.Err.Error(); text != told {
+		return strings.TrimSuffix(text, ": "+told)
+	}
+	return ""
 }
 
 func (e *Error) advice() string {

@@ -102,8 +102,7 @@ func (e *engine) endIfGone() error {
 // they have ended is said in it, as long as it exists: programs may find it in another place, or it may come back.
 func (c *client) leaveBehind(why error) {
 	for _, u := range c.endHere(why) {
-		if c.e.ctl.err() == nil && u.leaving.CompareAndSwap(false, true) {
-			c.e.ref()
+		if c.e.ctl.err() == nil && u.leaving.CompareAndSwap(false, true) && c.e.refUsed() {
 			go c.takeBack("end a session", u.session.Spec.Owner, u.sayEnd)
 		}
 	}

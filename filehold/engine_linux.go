@@ -280,6 +280,17 @@ func (e *engine) ref() {
 	e.refs++
 }
 
+// refUsed is ref for what begins by itself, beside a Close: false if that was the last use.
+func (e *engine) refUsed() bool {
+	engines.Lock()
+	defer engines.Unlock()
+	if e.refs == 0 {
+		return false
+	}
+	e.refs++
+	return true
+}
+
 func (e *engine) unref() {
 	if err := e.leave(); err != nil {
 		e.failed("close", err)

@@ -156,7 +156,7 @@ func openURL(ctx context.Context, u *url.URL) (driver.Driver, error) {
 	return c, nil
 }
 
-// patience is how long a connection may take to be made, or be silent, before it
+// patience is how long a connection may take to be made, or to answer a ping (see heardConn), before it
 // counts as broken, unless the URL says otherwise.
 const patience = 3 * time.Second
 

@@ -15,7 +15,8 @@ import (
 // bySilence has connections break by silence, and no more by one answer that is late:
 // rueidis takes a connection for broken when its ping is not answered in time, also while
 // thousands of calls that were sent before the ping are being answered. To break it then has
-// all of them sent again, to a server that was behind already. The dial function is set.
+// all of them sent again, to a server that was behind already. The connection for calls one at a time keeps its own
+// timeout: nothing waits behind another there. The dial function is set.
 func bySilence(opt rueidis.ClientOption) rueidis.ClientOption {
 	silence, dial := orElse(opt.ConnWriteTimeout, patience), opt.DialCtxFn
 	opt.ConnWriteTimeout = time.Hour // it has rueidis ping, which is what a quiet connection answers
@@ -30,7 +31,7 @@ func bySilence(opt rueidis.ClientOption) rueidis.ClientOption {
 	return opt
 }
 
-// heardConn is a connection that fails a read when nothing has come for so long.
+// heardConn is a connection that fails a read when nothing has come for as long as silence says.
 type heardConn struct {
 	net.Conn
 	silence time.Duration

@@ -195,8 +195,8 @@ func (c *Config) here(id uint64, addr string) bool {
 	return id == c.ID || id == c.former || address.Same(addr, c.Listen)
 }
 
-// at is where this node answers others: where it listens, or where Founders have it if that stands for all of a
-// machine. Where they have its number else, the node answers that the number belongs to.
+// at is the address at which this node answers others: Listen, or if that stands for all of a machine, the address that
+// Founders have for its number. Of a node that was started with the number of another, that is the address of the other.
 func (c *Config) at() string { return cmp.Or(findable(c.Listen), c.self().Peer) }
 
 // alone reports whether the node needs nobody's vote but its own.

@@ -30,7 +30,7 @@ func (n *Node) proposeAsked() {
 		return
 	}
 	s := n.standing()
-	s.since = a.at + int64(n.cfg.Tick) // what was on its way then shows nothing
+	s.since = a.at + int64(n.cfg.Tick) // what was sent before, and took no longer than a Tick, shows nothing
 	switch code, text := s.refuse(a.change); {
 	case code == core.CodeOK:
 		n.proposeNow(a.caller, a.change)
