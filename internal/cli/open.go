@@ -85,7 +85,7 @@ func unopened(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return unanswered(err)
 	}
-	return &failure{code: exitFailed, err: err, hint: "is the backend there? --url or HOLDFAST_URL names another"}
+	return &failure{code: exitFailed, err: err, hint: cmp.Or(trustHint(err.Error()), "is the backend there? --url or HOLDFAST_URL names another")}
 }
 
 // backend is the URL of the settings, or of the account's own files.

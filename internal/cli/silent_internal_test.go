@@ -17,21 +17,31 @@ import (
 // not to be started, and the backend is up.
 func TestTrustHint(t *testing.T) {
 	for text, want := range map[string]string{
-		`connection error: desc = "transport: authentication handshake failed: x509: certificate signed by unknown authority"`:                      "holdfast_tls_ca",
-		"10.0.0.1:7420 does not answer: remote error: tls: certificate required":                                                                    "holdfast_tls_cert",
-		`connection error: desc = "transport: authentication handshake failed: tls: first record does not look like a TLS handshake"`:               "write holdfast://",
-		`connection error: desc = "transport: authentication handshake failed: read: connection reset by peer"`:                                     "write holdfast://",
-		`"error reading server preface: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"`:                         "write holdfasts://",
-		`ask the leader "10.0.0.3:7420": unavailable: tls: failed to verify certificate: x509: certificate is valid for 10.0.0.9, not for 10.0.0.3`: "--tls-cert of that node",
+		`connection error: desc = "transport: authentication handshake failed: x509: certificate signed by unknown authority"`:                                                                                    "holdfast_tls_ca",
+		"10.0.0.1:7420 does not answer: remote error: tls: certificate required":                                                                                                                                  "holdfast_tls_cert",
+		`connection error: desc = "transport: authentication handshake failed: tls: first record does not look like a TLS handshake"`:                                                                             "write holdfast://",
+		`connection error: desc = "transport: authentication handshake failed: read: connection reset by peer"`:                                                                                                   "write holdfast://",
+		`"error reading server preface: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"`:                                                                                       "write holdfasts://",
+		`ask the leader "10.0.0.3:7420": unavailable: tls: failed to verify certificate: x509: certificate is valid for 10.0.0.9, not for 10.0.0.3`:                                                               "--tls-cert of that node",
+		"failed to connect to `user=app database=app`: 10.0.0.1:5432 (10.0.0.1): failed to write startup message: write failed: tls: failed to verify certificate: x509: certificate signed by unknown authority": "docs/backends.md",
+		"no connection: tls: first record does not look like a TLS handshake":                                                                                                                                     "docs/backends.md",
 	} {
 		for _, kind := range []error{context.DeadlineExceeded, driver.ErrUnavailable} {
-			if got := failureOf(unanswered(&driver.Error{Kind: kind, Err: errors.New(text)})).hint; !strings.Contains(got, want) {
-				t.Errorf("%v, %s: %s", kind, text, got)
+			err := &driver.Error{Kind: kind, Err: errors.New(text)}
+			for _, f := range []*failure{failureOf(unanswered(err)), failureOf(unopened(err))} {
+				if !strings.Contains(f.hint, want) {
+					t.Errorf("%v, %s: %s", kind, text, f.hint)
+				}
 			}
 		}
 	}
-	if got := trustHint("dial tcp 10.0.0.1:7420: connect: connection refused"); got != "" {
-		t.Errorf("nobody listens: %s", got)
+	for _, text := range []string{
+		"dial tcp 10.0.0.1:7420: connect: connection refused",
+		`connection error: desc = "transport: authentication handshake failed: context deadline exceeded"`,
+	} {
+		if got := trustHint(text); got != "" {
+			t.Errorf("%s: %s", text, got)
+		}
 	}
 }
 
