@@ -103,7 +103,7 @@ func TestLatchIsMadeByMany(t *testing.T) {
 	}
 }
 
-// TestNewLatchIsGuarded: for a while nobody who has not heard of a new latch takes
+// TestNewLatchIsGuarded: for a while no client that has not heard of a new latch takes
 // its name quickly.
 func TestNewLatchIsGuarded(t *testing.T) {
 	c := quickClients(t, 1)[0]

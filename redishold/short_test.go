@@ -137,7 +137,7 @@ func TestShortWayEndsWithItsSession(t *testing.T) {
 }
 
 // TestShortWayIsWatched: a watcher is told of everything from its ready on,
-// also by those who went the short way until then.
+// also by clients that went the short way until then.
 func TestShortWayIsWatched(t *testing.T) {
 	server := services.Redis(t)
 	a, b := open(t, server.URL()), open(t, server.URL())

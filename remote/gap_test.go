@@ -146,8 +146,8 @@ func puts(t *testing.T, s *holdfast.Space, what string, n int) (revision uint64)
 }
 
 // Whatever was missed while a subscription was torn, and is forgotten, is told to
-// all who share it: also to who had read everything, who reads slowly, and who
-// came after it was torn.
+// all that share it: also to a watch that had read everything, one that reads slowly, and
+// one that came after it was torn.
 func TestForgottenEventsAreAResync(t *testing.T) {
 	x, addr := serveForgetful(t)
 	s, other := openAt(t, addr), openAt(t, addr)

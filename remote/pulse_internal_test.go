@@ -96,7 +96,7 @@ func TestPulse_Calm(t *testing.T) {
 }
 
 // A session that cannot wait ends the search on the others, for one on all nodes,
-// and teaches the link no patience: those who can wait are not to wait for longer.
+// and teaches the link no patience: sessions that can wait are not to wait for longer.
 func TestPulse_Suspicion(t *testing.T) {
 	l := &serverLink{pulse: silent(), doubted: make(chan struct{}, 1)}
 	l.pulse.doubted = true

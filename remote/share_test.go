@@ -134,8 +134,8 @@ func TestLateWatcherBeginsNow(t *testing.T) {
 	}
 }
 
-// Watches that ask for different things have subscriptions of their own, and one
-// who changes what it got changes it for itself.
+// Watches that ask for different things have subscriptions of their own, and a
+// program that changes what it got changes it for itself.
 func TestOnlyEqualWatchesShare(t *testing.T) {
 	g := newGroup(t, 1, fast)
 	s := open(t, g)

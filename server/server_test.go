@@ -157,7 +157,7 @@ func one(s *server.Server) func() []*server.Server {
 	return func() []*server.Server { return []*server.Server{s} }
 }
 
-// What was answered is there after a restart, and so is who holds what.
+// What was answered is there after a restart, and so are the holders.
 func TestDurable(t *testing.T) {
 	cfg := server.Config{Dir: t.TempDir()}
 	s := start(t, cfg)
@@ -324,7 +324,7 @@ func (g *group) sameState() {
 }
 
 // members changes the members. On a busy machine the leader may change too, and
-// with it the answer may be lost: what counts is who the members are then.
+// with it the answer may be lost: what counts is the members of then.
 func (g *group) members(c replica.Change, changed func(replica.Membership) bool) {
 	g.t.Helper()
 	for ctx := within(g.t); ; time.Sleep(time.Millisecond) {

@@ -299,7 +299,7 @@ func awaitBeat(t *testing.T, file string, after time.Duration) {
 	}
 }
 
-// holderOf is the token of who holds x.
+// holderOf is the token of the holder of x.
 func holderOf(t *testing.T, url string) uint64 {
 	t.Helper()
 	var seen struct{ Holders []struct{ Token uint64 } }

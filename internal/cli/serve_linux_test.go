@@ -333,8 +333,8 @@ func leaderOf(t *testing.T, url string, hosts []string) int {
 	return 0
 }
 
-// Limits come from flags, from the environment and from the file, and who meets
-// one is told which.
+// Limits come from flags, from the environment and from the file, and a client
+// that meets one is told which.
 func TestServeWithLimits(t *testing.T) {
 	addr := services.Addr(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")

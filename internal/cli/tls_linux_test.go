@@ -26,8 +26,8 @@ func shown(addr string, cfg *tls.Config) (string, error) {
 	return c.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
 }
 
-// A node with a certificate is believed by who trusts its authority, and by nobody
-// else. It shows a renewed certificate without a restart, and the one it has as
+// A node with a certificate is believed by clients that trust its authority, and by
+// no others. It shows a renewed certificate without a restart, and the one it has as
 // long as the new one is no good.
 func TestServe_TLS(t *testing.T) {
 	addr, dir, ours := services.Addr(t), t.TempDir(), services.NewAuthority(t, "ours")
@@ -73,8 +73,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// Three nodes that demand certificates pass calls on to each other; whom they
-// trust, among themselves and among clients, is read again when it changes.
+// Three nodes that demand certificates pass calls on to each other; the authorities
+// that they trust, for themselves and for clients, are read again when they change.
 func TestGroup_TLS(t *testing.T) {
 	dir, ours, others := t.TempDir(), services.NewAuthority(t, "ours"), services.NewAuthority(t, "others")
 	cert, key, clients := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "clients.pem")

@@ -117,7 +117,7 @@ func (p *passerBy) run(asked <-chan struct{}) {
 			if !more {
 				return
 			}
-			_ = json.NewEncoder(os.Stdout).Encode(p.seen) // who asked has gone otherwise
+			_ = json.NewEncoder(os.Stdout).Encode(p.seen) // otherwise the asker has gone
 			p.seen = sightings{}
 		case <-time.After(turns):
 			p.turn()

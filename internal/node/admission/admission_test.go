@@ -44,7 +44,7 @@ func TestLeast(t *testing.T) {
 }
 
 // Whatever the queue, nobody is refused before those who are less important are,
-// nobody gets in beyond the limit, and who is less important comes back later.
+// nobody gets in beyond the limit, and what is less important comes back later.
 func TestOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 100_000 {

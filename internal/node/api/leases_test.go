@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-io/holdfast/server"
 )
 
-// A lease that is in use is nobody else's to grant, by whatever call: of many who
-// want the same number one gets it. Its renewal, and the number itself once it has
+// A lease that is in use is nobody else's to grant, by whatever call: of many callers
+// that want the same number one gets it. Its renewal, and the number itself once it has
 // ended, are another matter.
 func TestLease_InUse(t *testing.T) {
 	r := serve(t)

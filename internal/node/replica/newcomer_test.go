@@ -17,7 +17,7 @@ func (x *trio) ask(node uint64, number uint64) {
 
 // A node that does not lead says so once. A client that asks again over the same stream
 // hears from it when another leads: from the new leader its table, from others
-// who that is.
+// its number.
 func TestWhoAsksAgainHearsOfTheNextLeader(t *testing.T) {
 	x := newTrio(t)
 	for node := uint64(2); node <= 3; node++ {

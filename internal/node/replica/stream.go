@@ -81,8 +81,8 @@ type outlet struct {
 
 // turnedAway is a stream that was told that this node does not lead. It is told
 // once for each leader: what attaches over it afterwards waits for the next one,
-// or for the same one if it was gone meanwhile, so that a client that wants to know who
-// leads need not keep asking.
+// or for the same one if it was gone meanwhile, so that a client that looks for the
+// leader need not keep asking.
 type turnedAway struct {
 	named   uint64 // as the leader; 0: nobody
 	waiting []newcomer

@@ -147,7 +147,7 @@ func (c *couple) send(s replica.SendSnapshot) {
 	c.nodes[1].SnapshotSent(c.now, s.To, true)
 }
 
-// A node alone has nobody who could want what is applied, so it keeps little of
+// A node alone has no other that could want what is applied, so it keeps little of
 // the log in memory, however far the next snapshot is.
 func TestLogOfANodeAlone(t *testing.T) {
 	c := newCouple(t, replica.Config{})
