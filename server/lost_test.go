@@ -151,6 +151,9 @@ func TestReplacedNodeIsNotItsPredecessor(t *testing.T) {
 	cfg, notices := noticed(g.cfgs[i])
 	g.nodes[i] = replaced(t, g.lost(i, cfg), cfg, 4)
 	g.whole(append(left, 4)...)
+	if err := g.nodes[i].Close(); err != nil { // after which it tells nothing more
+		t.Error(err)
+	}
 	for len(notices) > 0 {
 		if text := <-notices; strings.Contains(text, "means node") && strings.Contains(text, "this is 4") || strings.Contains(text, "node 4 answers where") {
 			t.Errorf("its operator is told: %s", text)
