@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
+	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/storage"
 )
 
@@ -33,7 +35,7 @@ func (s *Server) backup(ctx context.Context, w io.Writer) error {
 	for {
 		index, err := s.loop.snapshot(ctx)
 		if err == nil {
-			err = s.loop.disk.settled(ctx)
+			err = s.loop.settled(ctx)
 		}
 		if err != nil {
 			return err
@@ -84,16 +86,38 @@ func (l *loop) snapshot(ctx context.Context) (index uint64, err error) {
 		e.RetryAfter = time.Second
 		return 0, e
 	}
-	select {
-	case index := <-ready:
-		if index == 0 {
-			return 0, cramped()
+	index, err = unlessCramped(ctx, l, ready)
+	if err == nil && index == 0 {
+		err = cramped()
+	}
+	return index, err
+}
+
+// settled waits until everything is done that the disk was asked for before: a snapshot that the
+// node has installed is in a file then.
+func (l *loop) settled(ctx context.Context) error {
+	failed, err := unlessCramped(ctx, l, l.disk.ask(func(*disk.Disk) error { return nil }))
+	return cmp.Or(err, failed)
+}
+
+// unlessCramped is what c gives. It looks now and then whether the log waits for room by now: what a backup needs
+// stands behind it, and would come when there is some again, or never.
+func unlessCramped[T any](ctx context.Context, l *loop, c <-chan T) (got T, err error) {
+	look := time.NewTicker(noRoomFor)
+	defer look.Stop()
+	for {
+		select {
+		case got = <-c:
+			return got, nil
+		case <-look.C:
+			if l.disk.full() {
+				return got, cramped()
+			}
+		case <-l.stopped:
+			return got, &driver.Error{Op: "back up", Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: errStopped}
+		case <-ctx.Done():
+			return got, context.Cause(ctx)
 		}
-		return index, nil
-	case <-l.stopped:
-		return 0, &driver.Error{Op: "back up", Kind: driver.ErrClosed, Outcome: driver.NotDone, Err: errStopped}
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/core"
 	"github.com/holdfast-io/holdfast/internal/node/disk"
 	"github.com/holdfast-io/holdfast/internal/node/replica"
@@ -38,9 +40,65 @@ func stuck(t *testing.T) (l *loop, d *disk.Disk, full *atomic.Bool) {
 	l.tick, l.notice = 100*time.Millisecond, func(error) {}
 	l.disk = newWriter(d, l.written)
 	full.Store(true)
-	entry := &raftpb.Entry{Index: new(uint64(2)), Term: new(uint64(1)), Data: make([]byte, 32<<10)}
-	l.disk.add(disk.Job{Writes: []replica.Write{{ID: 1, Entries: []*raftpb.Entry{entry, {Index: new(uint64(3)), Term: new(uint64(1)), Data: make([]byte, 60<<10)}}, Sync: true}}})
+	l.disk.add(entries(2, 32<<10, 60<<10))
 	return l, d, full
+}
+
+// entries is a write of entries of these sizes, from index on.
+func entries(index uint64, sizes ...int) disk.Job {
+	w := replica.Write{ID: index, Sync: true}
+	for i, size := range sizes {
+		w.Entries = append(w.Entries, &raftpb.Entry{Index: new(index + uint64(i)), Term: new(uint64(1)), Data: make([]byte, size)})
+	}
+	return disk.Job{Writes: []replica.Write{w}}
+}
+
+// A backup that has begun when the log finds no room any more says so after a moment, be it that it waits for the
+// snapshot or for what the disk was asked for before: both stand behind the log.
+func TestBackupWhileTheDiskFills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, d, full := stuck(t)
+		go l.obey(t.Context())
+		for i, wait := range []func(context.Context) error{
+			func(ctx context.Context) error { _, err := l.snapshot(ctx); return err },
+			l.settled,
+		} {
+			full.Store(false)
+			if err := l.disk.do(func(*disk.Disk) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			at, told, began := make(chan struct{}), make(chan error, 1), time.Now()
+			l.disk.add(disk.Job{Run: func(*disk.Disk) error { <-at; return nil }, Then: func(error) {}})
+			l.disk.add(entries(uint64(4+i), 60<<10))
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				told <- wait(ctx)
+			}()
+			synctest.Wait() // it has begun while there was room
+			full.Store(true)
+			close(at)
+			if err := <-told; !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no room for a snapshot") || time.Since(began) > time.Second {
+				t.Errorf("wait %d: after %s %v", i, time.Since(began), err)
+			}
+		}
+		l.disk.close()
+		d.Close()
+	})
+}
+
+// obey does what the loop is asked for, in the place of a node that runs.
+func (l *loop) obey(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-l.wake:
+			in, _ := l.take()
+			for _, f := range in.todo {
+				f()
+			}
+		case <-ctx.Done():
+		}
+	}
 }
 
 // A snapshot for a node with a log that waits for room is refused after a moment: each would

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -75,7 +74,8 @@ func (w *writer) free() {
 	}
 }
 
-// noRoomFor is how long a write waits for room on the disk before it looks again.
+// noRoomFor is how long a write waits for room on the disk before it looks again, and a backup before it looks
+// whether one does.
 const noRoomFor = 100 * time.Millisecond
 
 // await waits for room on the disk; false: there is no time for that.
@@ -145,17 +145,6 @@ func (w *writer) work(j disk.Job) {
 		return
 	}
 	w.done(j, err)
-}
-
-// settled waits until everything is done that was asked for before: a snapshot that
-// the node has installed is in a file then.
-func (w *writer) settled(ctx context.Context) error {
-	select {
-	case err := <-w.ask(func(*disk.Disk) error { return nil }):
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // do runs f on the writer's goroutine and waits for it.
