@@ -90,6 +90,7 @@ func TestOnNodes_Silent(t *testing.T) {
 }
 
 func (o *operated) Backup(_ *pb.BackupRequest, to grpc.ServerStreamingServer[pb.BackupResponse]) error {
+	o.orders++
 	_ = to.Send(&pb.BackupResponse{Piece: []byte("a piece")})
 	if o.err == nil {
 		<-to.Context().Done()
