@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/api"
+	"github.com/holdfast-io/holdfast/internal/services"
 	"github.com/holdfast-io/holdfast/internal/wire"
 	"github.com/holdfast-io/holdfast/server"
 )
@@ -47,6 +49,39 @@ func TestSnapshotSave_NextNode(t *testing.T) {
 	for _, command := range []string{"save", "verify"} {
 		if code, said := runApp(t, t.TempDir(), "--url", url, "snapshot", command, file); code != 0 || full.orders != 1 {
 			t.Errorf("snapshot %s: %d, the first node was asked %d times: %s", command, code, full.orders, said)
+		}
+	}
+}
+
+// A number or an address that another member has is refused with what to do, whichever of the two nodes was meant: by
+// the words in which a real node refuses each.
+func TestMemberAdd_Taken(t *testing.T) {
+	peer := services.Addr(t)
+	client := served(t, server.Config{ID: 1, Listen: peer})
+	order := func(command string) (code int, said string) {
+		return runApp(t, t.TempDir(), append([]string{"--url", "holdfast://" + client}, strings.Fields(command)...)...)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for code, said := order("member add 2 10.0.0.2:7421 10.0.0.2:7420"); code != 0; code, said = order("member add 2 10.0.0.2:7421 10.0.0.2:7420") {
+		if ctx.Err() != nil {
+			t.Fatalf("there is no second member: %s", said)
+		}
+	}
+	for command, refusal := range map[string]string{
+		"add 1 10.0.0.3:7421 10.0.0.3:7420":    "node 1 is a member",
+		"add 3 " + peer + " 10.0.0.3:7420":     "node 1 is at",
+		"add 3 10.0.0.3:7421 " + client:        "clients find node 1 at",
+		"update 2 " + peer + " 10.0.0.2:7420":  "node 1 is at",
+		"update 2 10.0.0.2:7421 " + client:     "clients find node 1 at",
+		"replace 2 " + peer + " 10.0.0.2:7420": "node 1 is at",
+		"replace 2 10.0.0.2:7421 " + client:    "clients find node 1 at",
+	} {
+		code, said := order("member " + command)
+		for _, advice := range []string{refusal, "member ls", "member update", "member replace", "member remove"} {
+			if code != exitUsage || !strings.Contains(said, advice) {
+				t.Errorf("%s: %d, without %s: %s", command, code, advice, said)
+			}
 		}
 	}
 }

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/internal/node/api"
 )
@@ -41,19 +38,6 @@ func TestTrustHint(t *testing.T) {
 	} {
 		if got := trustHint(text); got != "" {
 			t.Errorf("%s: %s", text, got)
-		}
-	}
-}
-
-// A number or an address that another member has is refused with what to do, whichever of the two nodes was meant.
-func TestMemberAdd_Taken(t *testing.T) {
-	at := "holdfast://" + (&operated{err: status.Error(codes.InvalidArgument, "node 3 is at 10.0.0.3:7421 already")}).start(t)
-	for _, command := range []string{"member add 4 10.0.0.3:7421 10.0.0.3:7420", "member update 4 10.0.0.3:7421 10.0.0.3:7420", "member replace 4 10.0.0.3:7421 10.0.0.3:7420"} {
-		code, said := runApp(t, t.TempDir(), append([]string{"--url", at}, strings.Fields(command)...)...)
-		for _, advice := range []string{"node 3 is at", "member ls", "member update", "member replace", "member remove"} {
-			if code != exitUsage || !strings.Contains(said, advice) {
-				t.Errorf("%s: %d, without %s: %s", command, code, advice, said)
-			}
 		}
 	}
 }
