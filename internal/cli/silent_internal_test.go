@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/holdfast-io/holdfast/driver"
@@ -60,12 +63,10 @@ func TestServe_NoAddress(t *testing.T) {
 		code int
 		hint string
 	}{
-		"127.0.0.1:99999":        {exitUsage, "HOST:PORT"},
-		"127.0.0.1":              {exitUsage, "HOST:PORT"},
-		"::1:7420":               {exitUsage, "HOST:PORT"},
-		"192.0.2.1:0":            {exitFailed, "an address of this machine"},
-		"no such host.invalid:0": {exitFailed, "a name that leads to one"},
-		taken:                    {exitFailed, "is another node running?"},
+		"127.0.0.1:99999": {exitUsage, "HOST:PORT"},
+		"127.0.0.1":       {exitUsage, "HOST:PORT"},
+		"::1:7420":        {exitUsage, "HOST:PORT"},
+		taken:             {exitFailed, "is another node running?"},
 	} {
 		_, err := (&serving{listen: addr}).open(&api.Config{})
 		_, admin := (&serving{listen: "127.0.0.1:0", admin: addr}).open(&api.Config{})
@@ -73,6 +74,22 @@ func TestServe_NoAddress(t *testing.T) {
 			f, ok := errors.AsType[*failure](err)
 			if !ok || f.code != want.code || !strings.Contains(f.hint, want.hint) || !strings.Contains(f.hint, flag) {
 				t.Errorf("%s %s: %v, %+v", flag, addr, err, f)
+			}
+		}
+	}
+}
+
+// An address of another machine, and a name that leads to none, are told as such. The errors are made, as what the
+// system says of a real one depends on the network of the machine.
+func TestServe_NotHere(t *testing.T) {
+	for hint, err := range map[string]error{
+		"an address of this machine": os.NewSyscallError("bind", syscall.EADDRNOTAVAIL),
+		"a name that leads to one":   &net.DNSError{Err: "no such host", Name: "host.invalid", IsNotFound: true},
+	} {
+		for _, flag := range []string{"listen", "admin", "peer"} {
+			f, ok := errors.AsType[*failure](unbound(flag, &net.OpError{Op: "listen", Net: "tcp", Err: err}))
+			if !ok || f.code != exitFailed || !strings.Contains(f.hint, hint) || !strings.Contains(f.hint, "--"+flag) || !errors.Is(f, err) {
+				t.Errorf("--%s, %v: %+v", flag, err, f)
 			}
 		}
 	}
