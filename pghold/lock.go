@@ -109,31 +109,6 @@ func (c *client) lock(ctx context.Context, cl *rowClaim) error {
 	}
 }
 
-// giveUp gives back what was granted to a caller that has gone, but not before a holder that ended
-// with the lock has had graceAfterCrash to notice: the next grant does not wait for that any more.
-func (c *client) giveUp(cl *rowClaim) {
-	if cl.afterCrash {
-		select {
-		case <-time.After(time.Until(cl.since.Add(c.graceAfterCrash))):
-		case <-c.life.Done():
-		}
-	}
-	c.giveBack(cl)
-}
-
-// graceAfterCrash is how long a grant is kept from its caller if the holder before has
-// not given the name back. The server frees what a connection had before its
-// program can know that the connection has ended.
-const graceAfterCrash = 50 * time.Millisecond
-
-// isGranted also takes "inherited" for "granted", and notes which it was.
-func (cl *rowClaim) isGranted(state *string) bool {
-	if *state == "inherited" {
-		*state, cl.afterCrash, cl.since = "granted", true, time.Now()
-	}
-	return *state == "granted"
-}
-
 func (c *client) lockNow(ctx context.Context, cl *rowClaim) error {
 	if done, err := c.lockQuickly(ctx, cl); done || err != nil {
 		return err
@@ -373,71 +348,6 @@ func (l *pgLink) mustDo(ctx context.Context, sql string, args ...any) {
 		}
 	}
 	l.fail(err)
-}
-
-// unlocking asks the server to take a lock back.
-type unlocking struct {
-	job
-	cl    *rowClaim
-	again bool // an earlier attempt may have given the lock back
-	had   bool
-	row   [1]any
-}
-
-func (q *unlocking) about() Key { return q.cl.key }
-
-func (q *unlocking) form() (string, []any) {
-	cl := q.cl
-	if surplus := cl.l.surplusWith(cl); surplus > 0 {
-		return releaseLastSQL, []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id, surplus}
-	}
-	if !cl.rowless.Load() {
-		return "select holdfast_v10.release($1, $2, $3, $4)", []any{cl.key.space(), cl.key.n, int16(cl.mode), cl.id}
-	}
-	return unlockSQLs[index(cl.easy.pair)], cl.easy.unlock
-}
-
-func (q *unlocking) into() []any {
-	q.row[0] = &q.had
-	return q.row[:]
-}
-
-func (q *unlocking) answer() error {
-	q.cl.l.gave(q.cl)
-	q.cl.heardOf()
-	if !q.had && !q.again {
-		return refuse(driver.ErrLost, "the server did not have it any more: somebody unlocked it on our connection")
-	}
-	return nil
-}
-
-// mishap: a call of a function that something between us and the server does not let
-// through is made a statement, from now on.
-func (q *unlocking) mishap(ctx context.Context, err error) error {
-	if l := q.cl.l; q.call && code(err) != "" {
-		l.calls, q.call = false, false
-		sql, args := q.form()
-		if err = l.conn.QueryRow(ctx, sql, args...).Scan(&q.had); err == nil {
-			err = q.answer()
-		}
-	}
-	if isRemoved(err) {
-		return q.withoutRow(ctx)
-	}
-	return err
-}
-
-// withoutRow gives the lock back when the tables are gone, and its row with them: the lock is none of theirs.
-func (q *unlocking) withoutRow(ctx context.Context) error {
-	sql, args := q.cl.lockSQL("pg_advisory_unlock")
-	for range 1 + q.cl.l.surplusWith(q.cl) {
-		var had bool
-		if err := q.cl.l.conn.QueryRow(ctx, sql, args...).Scan(&had); err != nil {
-			return err
-		}
-		q.had = q.had || had
-	}
-	return q.answer()
 }
 
 // Pauses of waiters: while one that was chosen goes first, while no connection is
