@@ -294,7 +294,7 @@ func (cl *rowClaim) releaseOnce(again bool) error {
 // insist repeats a release that failed until the server has answered: as long as the
 // connection lives nobody else can give the name back.
 func (cl *rowClaim) insist(err error) {
-	for pause := faultPause; err != nil && !errors.Is(err, driver.ErrLost) && !cl.isGone(err) && cl.l.alive(); pause = min(2*pause, maxPause) {
+	for pause := faultPause; err != nil && !errors.Is(err, driver.ErrLost) && cl.l.alive(); pause = min(2*pause, maxPause) {
 		select {
 		case <-time.After(pause):
 			err = cl.releaseOnce(true)
@@ -303,9 +303,6 @@ func (cl *rowClaim) insist(err error) {
 	}
 	cl.freed(err)
 }
-
-// isGone: it was a row, and the table has gone with it.
-func (cl *rowClaim) isGone(err error) bool { return cl.gathers() && isRemoved(err) }
 
 // unlock gives a lock of the server back, after its row was written if that is
 // late.
@@ -322,10 +319,7 @@ func (cl *rowClaim) unlock(again bool) error {
 // freed is the end of a release.
 func (cl *rowClaim) freed(err error) {
 	cl.c.drop(cl)
-	switch {
-	case err != nil && cl.isGone(err):
-		err = errRemoved
-	case err != nil && !cl.l.alive():
+	if err != nil && err != errRemoved && !cl.l.alive() {
 		err = lostBecause(err)
 	}
 	cl.settle(err)

@@ -295,11 +295,13 @@ func (c *client) cleanUpOnce(run func(ctx context.Context, q querier, me int64) 
 	if err != nil {
 		return err
 	}
-	err = c.onHome(ctx, l, func(ctx context.Context, q querier) error { return run(ctx, q, c.me(l)) }, nil)
-	if isRemoved(err) {
-		return nil // the row has gone with its table
-	}
-	return err
+	return c.onHome(ctx, l, func(ctx context.Context, q querier) error {
+		err := run(ctx, q, c.me(l))
+		if isRemoved(err) && c.tablesAreGone(ctx, q) {
+			return nil // the row has gone with its table
+		}
+		return err
+	}, nil)
 }
 
 // heard takes a notification; the caller has the link.

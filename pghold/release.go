@@ -61,10 +61,16 @@ func (c *client) releaseAll(l *pgLink, k Key, b *releases) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.Timeout)
 	defer cancel()
 	var were []int64
+	gone := false
 	b.err = c.onHome(ctx, l, func(ctx context.Context, q querier) error {
-		return q.QueryRow(ctx, dropSQL, c.args(k.space(), k.n, l.closeReleases(k, b), c.me(l))...).Scan(&were)
+		err := q.QueryRow(ctx, dropSQL, c.args(k.space(), k.n, l.closeReleases(k, b), c.me(l))...).Scan(&were)
+		gone = isRemoved(err) && c.tablesAreGone(ctx, q)
+		return err
 	}, nil)
-	l.closeReleases(k, b) // if it was not asked
+	l.closeReleases(k, b)         // if it was not asked
+	if isRemoved(b.err) && gone { // which may still be written if b.err is that no answer came
+		b.err = errRemoved
+	}
 	if b.err == nil {
 		b.were = map[int64]bool{}
 		for _, id := range were {

@@ -28,8 +28,16 @@ const rowsPage = 1000
 
 var errRemoved = refuse(driver.ErrLost, "its row in the schema holdfast was removed (by TRUNCATE, DELETE or DROP SCHEMA): others are granted what it stood for")
 
-// isRemoved: a table, or the schema, is not there any more.
+// isRemoved: a table, or a schema, is not there any more. It may be that of the functions alone, with the rows left as they are:
+// see tablesAreGone.
 func isRemoved(err error) bool { return code(err) == "42P01" || code(err) == "3F000" }
+
+// tablesAreGone: the claims have gone with their table. It is not so when an administrator dropped no more than the functions, which
+// the next Space makes anew over the same tables.
+func (c *client) tablesAreGone(ctx context.Context, q querier) (gone bool) {
+	err := q.QueryRow(ctx, "select pg_catalog.to_regclass('holdfast.claim') is null", c.args()...).Scan(&gone)
+	return err == nil && gone
+}
 
 // keepHouse looks, as long as the home link l lives, for the rows of what the program has, and now and then clears up.
 func (c *client) keepHouse(l *pgLink) {

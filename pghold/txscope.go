@@ -177,8 +177,8 @@ func (cl *rowClaim) endTx() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cl.c.opts.Timeout)
 	defer cancel()
 	_, told := cl.c.pool.Exec(ctx, "select holdfast_v10.drop_claim($1, $2, $3, null)", cl.c.args(cl.key.space(), cl.key.n, cl.id)...)
-	if isRemoved(told) {
-		told = nil // the row has gone with its table
+	if isRemoved(told) { // the row has gone with its table; or only the functions have, and it is an ended claim's when the transaction is over
+		told = nil
 	}
 	err := cl.c.inTx(ctx, cl.l, func(ctx context.Context) error {
 		_, err := cl.l.conn.Exec(ctx, "rollback", pgx.QueryExecModeSimpleProtocol)

@@ -58,12 +58,18 @@ func (q *unlocking) mishap(ctx context.Context, err error) error {
 	return err
 }
 
-// withoutRow gives the lock back when the tables are gone, and its row with them: the lock is none of theirs.
+// withoutRow gives the lock back when the functions are gone, or the tables, and its row with them: the lock is none of theirs. A row that
+// is left would tell of a holder as long as the link lives, or until somebody has the lock alone.
 func (q *unlocking) withoutRow(ctx context.Context) error {
-	sql, args := q.cl.lockSQL("pg_advisory_unlock")
-	for range 1 + q.cl.l.surplusWith(q.cl) {
+	cl := q.cl
+	_, err := cl.l.conn.Exec(ctx, "delete from holdfast.claim where space = $1 and key = $2 and id = $3", cl.key.space(), cl.key.n, cl.id)
+	if err != nil && !isRemoved(err) {
+		return err
+	}
+	sql, args := cl.lockSQL("pg_advisory_unlock")
+	for range 1 + cl.l.surplusWith(cl) {
 		var had bool
-		if err := q.cl.l.conn.QueryRow(ctx, sql, args...).Scan(&had); err != nil {
+		if err := cl.l.conn.QueryRow(ctx, sql, args...).Scan(&had); err != nil {
 			return err
 		}
 		q.had = q.had || had
