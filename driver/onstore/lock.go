@@ -328,12 +328,18 @@ func (h *hold) over(cause error) {
 const lostFor = 24 * time.Hour
 
 // giveBackLost gives the lock back unless another has taken it, as soon as the engine answers. It tells no fault: the
-// lock lapses in any case.
+// lock lapses in any case. Close ends the pause between two tries, and leaves takeBackFor for the last ones.
 func (h *hold) giveBackLost() {
 	defer h.d.work.Done()
-	ctx, cancel := h.d.lasting(lostFor)
+	ctx, cancel := context.WithTimeout(h.d.life, grace(lostFor))
 	defer cancel()
 	_ = h.freeAt(ctx, unhurried)
+	if h.d.life.Err() == nil {
+		return
+	}
+	ctx, end := context.WithTimeout(context.WithoutCancel(h.d.life), takeBackFor)
+	defer end()
+	_ = h.freeAt(ctx, endless)
 }
 
 // beat is the time between two renewals: a third of the TTL, ± 10 %.

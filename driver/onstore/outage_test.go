@@ -45,31 +45,6 @@ func TestRenewedAfterALongOutage(t *testing.T) {
 	})
 }
 
-// A hold that was lost since it could not be renewed in time is given back as soon as the engine can be told: nobody
-// has to wait until the holder is known to have ended.
-func TestLostIsGivenBack(t *testing.T) {
-	bubble(t, func(t *testing.T, s *memoryStore) {
-		var away atomic.Bool
-		h, err := open(t, &client{s, outage(&away)}).Mutex("m", holdfast.TTL(time.Hour)).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		away.Store(true)
-		<-h.Done()
-		time.Sleep(5 * time.Hour)
-		away.Store(false)
-		time.Sleep(20 * time.Second)
-		next, err := open(t, s).Mutex("m").TryAcquire(t.Context())
-		if err != nil {
-			t.Fatalf("it is not given back: %v", err)
-		}
-		time.Sleep(2 * time.Hour)
-		if err := next.Err(); err != nil {
-			t.Errorf("the next holder: %v", err)
-		}
-	})
-}
-
 // An Acquire waits until its context ends, also for an engine that is away.
 func TestWaiterOutlastsALongOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memoryStore) {

@@ -108,32 +108,40 @@ func (h *hold) freeAt(ctx context.Context, p pace) error {
 	if h.stop != nil {
 		h.stop()
 	}
+	return plain(retry(ctx, p, func() (progress, error) { return h.freeOnce(ctx) }))
+}
+
+// freeOnce is one try to give the lock back. The turn is for the try alone: one that pauses between its tries, for a day
+// perhaps, keeps no Release waiting.
+func (h *hold) freeOnce(ctx context.Context) (progress, error) {
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
-		return gaveup.Error(ctx, driver.NotDone)
+		return blind, gaveup.Error(ctx, driver.NotDone)
 	}
 	if h.freed {
-		return h.err
+		return looked, h.err
 	}
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	err := plain(retry(ctx, p, func() (progress, error) {
-		p, err := h.leaveTombstone(ctx)
-		return p, h.d.passing(err)
-	}))
+	p, err := h.leaveTombstone(ctx)
 	if err == nil || errors.Is(err, driver.ErrLost) {
-		h.freed, h.err = true, err
-		h.d.mu.Lock()
-		delete(h.d.holds, h)
-		h.d.mu.Unlock()
-		if h.session != nil {
-			h.session.End(driver.ErrReleased)
-		}
+		h.settle(plain(err))
 	}
-	return err
+	return p, h.d.passing(err)
+}
+
+// settle is the end of the hold, in its turn.
+func (h *hold) settle(err error) {
+	h.freed, h.err = true, err
+	h.d.mu.Lock()
+	delete(h.d.holds, h)
+	h.d.mu.Unlock()
+	if h.session != nil {
+		h.session.End(driver.ErrReleased)
+	}
 }
 
 // leaveTombstone leaves a tombstone, in its turn.
