@@ -101,8 +101,9 @@
 // TTL, since clocks may differ. Wait with Acquire where that is too long.
 //
 // A program that runs on after it has lost a hold, as one that was stopped or cut off
-// for longer than the TTL, gives its lock back as soon as it can, unless another has
-// taken it.
+// for longer than the TTL, gives its lock back unless another has taken it. It tries
+// for a day, with pauses of at most 15 s; Close waits for no pause, and tries for up
+// to 3 s more.
 //
 // # What it cannot promise
 //

@@ -11,7 +11,8 @@
 // request was sent. The others take a lock over when the engine's clock has
 // passed the deadline that is written in it, or, where the engine has no clock,
 // when they have seen it unchanged for its whole TTL and a little more on their
-// own. A driver gives back what its holder has lost, if nobody has taken it.
+// own. A driver gives back what its holder has lost, if nobody has taken it: it
+// tries for a day, with pauses of at most 15 s, and once more when it is closed.
 //
 // One waiter a process and name asks the engine; the others wait behind it, in
 // the order of their arrival. It is woken by changes of the key, and looks again

@@ -216,7 +216,7 @@ var (
 	patient = pace{first: 10 * time.Millisecond, most: time.Second, tries: 100}
 	// endless is patient until the context ends.
 	endless = pace{first: patient.first, most: patient.most}
-	// unhurried is endless for what thousands may do at the same time, for long.
+	// unhurried is endless for what thousands may do at the same time, for long: its pauses are 15 s at most.
 	unhurried = pace{first: patient.first, most: 10 * time.Second}
 	// quick changes counters, sequences and keys: about a millisecond.
 	quick = pace{first: time.Millisecond, most: time.Millisecond, tries: 100}
