@@ -93,6 +93,15 @@ func noting(t *testing.T, h child.Hold, grace time.Duration, note func(string), 
 	return r
 }
 
+// ask signals the program, unless the command is over: its grace may end between two signals.
+func (r *run) ask(s os.Signal) {
+	select {
+	case r.signals <- s:
+	case end := <-r.result:
+		r.result <- end
+	}
+}
+
 // line is the command's next line; "" if it has ended.
 func (r *run) line(t *testing.T) string {
 	t.Helper()
@@ -237,17 +246,17 @@ func TestRun_Signals(t *testing.T) {
 	h := hold(t, holdtest.Space(t))
 	r := under(t, h, time.Hour, `trap 'echo heard' INT; trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done`)
 	r.line(t)
-	r.signals <- syscall.SIGUSR1
+	r.ask(syscall.SIGUSR1)
 	if got := r.line(t); got != "usr" {
 		t.Errorf("after USR1: %q", got)
 	}
 	for range 2 {
-		r.signals <- syscall.SIGINT
+		r.ask(syscall.SIGINT)
 		if got := r.line(t); got != "heard" {
 			t.Errorf("after an INT: %q", got)
 		}
 	}
-	r.signals <- syscall.SIGINT
+	r.ask(syscall.SIGINT)
 	if end := <-r.result; end.Code != 137 || end.Lost != nil {
 		t.Errorf("%+v; want it killed and nothing lost", end)
 	}
@@ -258,8 +267,8 @@ func TestRun_SecondSignal(t *testing.T) {
 	h := hold(t, holdtest.Space(t))
 	r := under(t, h, 50*time.Millisecond, `trap '' INT; echo up; while :; do sleep 0.01; done`)
 	r.line(t)
-	r.signals <- syscall.SIGINT
-	r.signals <- syscall.SIGINT
+	r.ask(syscall.SIGINT)
+	r.ask(syscall.SIGINT)
 	if end := <-r.result; end.Code != 137 || end.Lost != nil {
 		t.Errorf("%+v; want it killed and nothing lost", end)
 	}
@@ -312,7 +321,7 @@ func TestRun_EndsWhatIsStopped(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	r.signals <- syscall.SIGTERM
+	r.ask(syscall.SIGTERM)
 	select {
 	case got := <-r.result:
 		if got.Code != 9 {
@@ -320,8 +329,8 @@ func TestRun_EndsWhatIsStopped(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("it does not hear that it is to end")
-		r.signals <- syscall.SIGTERM
-		r.signals <- syscall.SIGTERM
+		r.ask(syscall.SIGTERM)
+		r.ask(syscall.SIGTERM)
 		<-r.result
 	}
 	_ = h.Release()

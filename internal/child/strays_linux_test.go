@@ -27,14 +27,14 @@ func TestRun_EndsWhatLeftTheGroup(t *testing.T) {
 		"stopped": func(r *run, _ *holdfast.Hold) { close(r.stop) },
 		"asked": func(r *run, _ *holdfast.Hold) {
 			for range 3 {
-				r.signals <- syscall.SIGINT
+				r.ask(syscall.SIGINT)
 			}
 		},
 	}
 	for name, end := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := hold(t, holdtest.Space(t, holdfast.TTL(time.Hour)))
-			r := under(t, h, 50*time.Millisecond, stray+`trap '' INT; while :; do sleep 0.1; done`)
+			r := under(t, h, 50*time.Millisecond, `trap '' INT; `+stray+`while :; do sleep 0.1; done`)
 			if got := r.line(t); got != "up" {
 				t.Fatal(got)
 			}
