@@ -22,7 +22,7 @@ ROOMY    := GOGC=400 GOMEMLIMIT=3GiB
 ROOMY_TEST := GOGC=400 GOMEMLIMIT=1GiB
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour demo test pure raced check deps bench bench-peers bench-servers planted mutate prove sim operators worlds proto
+.PHONY: help run tour demo test pure raced check deps bench bench-sizes bench-peers bench-servers planted mutate prove sim operators worlds proto
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -67,8 +67,11 @@ deps: ## install what the tests need and the machine lacks (as root, on Debian)
 		|| { echo "the race detector needs a C compiler: install gcc and libc6-dev"; exit 1; }
 	$(GO) run ./internal/services/install
 
-bench: ## measure, beside a baseline in the same run; writes docs/benchmarks.md
+bench: ## measure, beside a baseline in the same run; writes the head of docs/benchmarks.md
 	$(GO) run ./internal/measure bench
+
+bench-sizes: ## measure one node and three with a million keys, holds and waiters; writes its section of docs/benchmarks.md
+	$(GO) run ./internal/measure sizes
 
 bench-peers: ## measure beside redsync, rueidislock, redis_rate and bare PostgreSQL; writes its section of docs/benchmarks.md
 	$(GO) test -C bench -count=1 -v -timeout 60m -bench.rounds=20 -bench.scale=1 -bench.into=../docs/benchmarks.md .

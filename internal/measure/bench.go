@@ -22,30 +22,57 @@ type suite struct {
 	bounds []bound
 }
 
-// bench runs every suite count times and writes the table.
+// bench runs each of suites count times and writes the head of the document.
 func bench(count int) error {
-	var doc strings.Builder
-	fmt.Fprintf(&doc, "# Benchmarks\n\nBy `make bench`; median of %d runs, with the least and the greatest. %s\n"+
-		"A ratio is to a baseline of the same run.\n\n| what | goal | median | spread | |\n|---|---|---|---|---|\n", count, machine())
+	rows, err := table(suites, count)
+	if err != nil {
+		return err
+	}
+	return revise(func(doc string) string { return "# Benchmarks\n\n" + about("make bench", count) + rows + sections(doc) })
+}
+
+// benchSizes does so with sizes, and writes the section of theirs.
+func benchSizes(count int) error {
+	rows, err := table(sizes, count)
+	if err != nil {
+		return err
+	}
+	return revise(func(doc string) string { return withSection(doc, "Sizes", about("make bench-sizes", count)+rows) })
+}
+
+// about says how the rows below it were seen.
+func about(command string, count int) string {
+	return fmt.Sprintf("By `%s`; median of %d runs, with the least and the greatest. %s\nA ratio is to a baseline of the same run.\n\n", command, count, machine())
+}
+
+// table runs every suite count times.
+func table(suites []suite, count int) (string, error) {
+	var rows strings.Builder
+	rows.WriteString("| what | goal | median | spread | |\n|---|---|---|---|---|\n")
 	for _, s := range suites {
 		out, err := goTest("-run", "-", "-benchmem", "-benchtime", "3s", "-bench", s.bench, "-timeout", "60m", "-count", strconv.Itoa(count), s.pkg)
 		if err != nil {
-			return err
+			return "", err
 		}
 		values := metrics(out)
 		for _, b := range s.bounds {
 			row, err := b.row(values[b.metric])
 			if err != nil {
-				return err
+				return "", err
 			}
-			doc.WriteString(row)
+			rows.WriteString(row)
 		}
 	}
+	return rows.String(), nil
+}
+
+// revise rewrites the document.
+func revise(to func(doc string) string) error {
 	old, err := os.ReadFile(benchmarks)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(benchmarks, []byte(doc.String()+sections(string(old))), 0o644)
+	return os.WriteFile(benchmarks, []byte(to(string(old))), 0o644)
 }
 
 const benchmarks = "docs/benchmarks.md"

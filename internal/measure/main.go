@@ -1,7 +1,8 @@
 // Command measure runs the benchmarks and the long proofs and writes what it
 // saw into docs.
 //
-//	go run ./internal/measure bench             writes docs/benchmarks.md
+//	go run ./internal/measure bench             writes the head of docs/benchmarks.md
+//	go run ./internal/measure sizes             writes its section of large worlds
 //	go run ./internal/measure prove -budget 5m  writes docs/proofs.md
 //	go run ./internal/measure prove ./remote    only the proofs of these packages
 //
@@ -28,7 +29,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say bench or prove")
+		return fmt.Errorf("say bench, sizes or prove")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	budget := flags.Duration("budget", 5*time.Minute, "time for each proof")
@@ -39,10 +40,12 @@ func run(args []string) error {
 	switch args[0] {
 	case "bench":
 		return bench(*count)
+	case "sizes":
+		return benchSizes(*count)
 	case "prove":
 		return prove(*budget, flags.Args())
 	}
-	return fmt.Errorf("unknown command %q: say bench or prove", args[0])
+	return fmt.Errorf("unknown command %q: say bench, sizes or prove", args[0])
 }
 
 // machine says where and when the figures were seen.

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,7 +32,7 @@ func TestProofsAreThere(t *testing.T) {
 // reports its figures.
 func TestSuitesAreThere(t *testing.T) {
 	benchmark := regexp.MustCompile(`(?m)^func Benchmark(\w+)`)
-	for _, s := range suites {
+	for _, s := range slices.Concat(suites, sizes) {
 		source := testsOf(t, s.pkg)
 		top, _, _ := strings.Cut(s.bench, "/")
 		match, found := regexp.MustCompile(top), false

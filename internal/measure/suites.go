@@ -83,6 +83,10 @@ var suites = []suite{
 	{pkg: "./server", bench: "Recover$", bounds: []bound{
 		{"recover-s", 5, "start of a node that was killed after 1,000,000 commands, in seconds"},
 	}},
+}
+
+// sizes is what make bench-sizes runs: large worlds on one node and on three.
+var sizes = []suite{
 	{pkg: "./internal/size", bench: "Keys$/^one$", bounds: besideKeys("one node with 1,000,000 keys")},
 	{pkg: "./internal/size", bench: "Keys$/^three$", bounds: besideKeys("three nodes with 1,000,000 keys")},
 	{pkg: "./internal/size", bench: "Holds$/^one$", bounds: besideHolds("one node with a session of 1,000,000 holds")},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSmall: what make bench measures works in small.
+// TestSmall: what make bench-sizes measures works in small.
 func TestSmall(t *testing.T) {
 	small := size{nodes: 1, items: 2000, clients: 10, waits: 80, lasts: 20 * time.Millisecond, outage: 20 * time.Millisecond}
 	for name, want := range map[string]struct {
