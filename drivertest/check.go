@@ -14,12 +14,16 @@ import (
 // broken is how a check leaves its case: [run] turns it into the case's error.
 type broken struct{ err error }
 
-// run lets a check be written straight on: must, want and fail leave it.
+// run lets a check be written straight on: must, want and fail leave it. When a call was unavailable while the backend was silent
+// for longer than calls wait for it, it is the machine that was seen, and the check is made anew.
 func run(check func(ctx context.Context, e *Env)) func(context.Context, *Env) error {
-	return func(ctx context.Context, e *Env) error {
-		return caught(func() { check(ctx, e) })
-	}
+	return anewIf(check, func(*Env) time.Duration { return silence }, func(err error, heldUp bool) bool {
+		return heldUp && errors.Is(err, holdfast.ErrUnavailable)
+	})
 }
+
+// silence of a backend may be too long for a call.
+const silence = 500 * time.Millisecond
 
 // timed is run for checks in which sessions of the shortest TTL have to live
 // for a while. When the program itself, or the process of the backend, was held up for a
@@ -27,11 +31,19 @@ func run(check func(ctx context.Context, e *Env)) func(context.Context, *Env) er
 // anew. So it is when the backend asks to come again later, since it was too slow for the
 // TTL.
 func timed(check func(ctx context.Context, e *Env)) func(context.Context, *Env) error {
+	return anewIf(check, func(e *Env) time.Duration { return max(e.TTL, time.Second) / 4 }, func(err error, heldUp bool) bool {
+		return heldUp || holdfast.RetryAfter(err) > 0 || errors.Is(err, errLate)
+	})
+}
+
+// anewIf makes a check that fails anew, as long as its time lasts, if that is the machine's fault: heldUp is whether the program, or the process
+// of the backend, was held up for longer than it may be.
+func anewIf(check func(context.Context, *Env), may func(*Env) time.Duration, machine func(err error, heldUp bool) bool) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
 		for {
-			heldUp := pauses(max(e.TTL, time.Second)/4, func(ctx context.Context) { _ = e.probe.Ping(ctx) })
+			heldUp := pauses(may(e), func(ctx context.Context) { _ = e.probe.Ping(ctx) })
 			err := caught(func() { check(ctx, e) })
-			if again := heldUp() || holdfast.RetryAfter(err) > 0 || errors.Is(err, errLate); err == nil || !again || ctx.Err() != nil {
+			if again := machine(err, heldUp()); err == nil || !again || ctx.Err() != nil {
 				return err
 			}
 			e.anew()

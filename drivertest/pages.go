@@ -221,7 +221,7 @@ func rangeSortedIsWhole(ctx context.Context, e *Env) {
 		if len(opts) > 1 && opts[1] == holdfast.MaxKeys(25) {
 			whole = 25
 		}
-		want(failed == nil && n == whole || errors.Is(failed, holdfast.ErrExhausted) && n == 0, "of %d keys %d are told, and the error is %v", whole, n, failed)
+		want(failed == nil && n == whole || errors.Is(failed, holdfast.ErrExhausted) && n == 0, "of %d keys %d are told, and the error is %w", whole, n, failed)
 	}
 	got := names(entries(s.Range(ctx, "k/", holdfast.ByCreated, holdfast.KeysOnly())))
 	want(len(got) == 30, "without values %d of 30 keys are told", len(got))
