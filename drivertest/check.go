@@ -14,15 +14,15 @@ import (
 // broken is how a check leaves its case: [run] turns it into the case's error.
 type broken struct{ err error }
 
-// run lets a check be written straight on: must, want and fail leave it. When a call was unavailable while the backend was silent
-// for longer than calls wait for it, it is the machine that was seen, and the check is made anew.
+// run lets a check be written straight on: must, want and fail leave it. When a call was unavailable and the backend had been
+// silent for a while, it is the machine that was seen, and the check is made anew, as long as its time lasts.
 func run(check func(ctx context.Context, e *Env)) func(context.Context, *Env) error {
 	return anewIf(check, func(*Env) time.Duration { return silence }, func(err error, heldUp bool) bool {
 		return heldUp && errors.Is(err, holdfast.ErrUnavailable)
 	})
 }
 
-// silence of a backend may be too long for a call.
+// silence is how late the backend was at least, as far as it was asked, when calls that wait for 2 s or more gave up.
 const silence = 500 * time.Millisecond
 
 // timed is run for checks in which sessions of the shortest TTL have to live
@@ -36,7 +36,7 @@ func timed(check func(ctx context.Context, e *Env)) func(context.Context, *Env) 
 	})
 }
 
-// anewIf makes a check that fails anew, as long as its time lasts, if that is the machine's fault: heldUp is whether the program, or the process
+// anewIf makes a check that fails anew if that is the machine's fault: heldUp is whether the program, or the process
 // of the backend, was held up for longer than it may be.
 func anewIf(check func(context.Context, *Env), may func(*Env) time.Duration, machine func(err error, heldUp bool) bool) func(context.Context, *Env) error {
 	return func(ctx context.Context, e *Env) error {
