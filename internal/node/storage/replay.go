@@ -71,7 +71,8 @@ func (m *image) replay() (bool, error) {
 	}
 	var buf []byte
 	for i, seg := range m.segs[:len(heads)] {
-		buf = slices.Grow(buf[:0], int(seg.size))[:seg.size]
+		size := min(seg.size, heads[i].size)
+		buf = slices.Grow(buf[:0], int(size))[:size]
 		if err := readFull(seg.file, buf, 0); err != nil {
 			return false, failed("read", filepath.Join(m.dir, seg.name), err, adviseAccess)
 		}
@@ -92,7 +93,8 @@ func (m *image) replay() (bool, error) {
 // openEnd: nothing says which record of a segment is its last.
 const openEnd = ^uint64(0)
 
-// readHeads reads the headers of all segments, up to the first bad one. A segment
+// readHeads reads the headers of all segments, up to the first bad one, or with the first
+// one of another size than its own: what is whole in that is still read, for Salvage. A segment
 // gets its name only after its header was synced, so a bad header is never a torn
 // write.
 func (m *image) readHeads() ([]segHead, error) {
@@ -112,7 +114,7 @@ func (m *image) readHeads() ([]segHead, error) {
 		}
 		if h.size != seg.size {
 			m.found.damage(seg.name, min(h.size, seg.size), BadSegment, "%d bytes long instead of %d", seg.size, h.size)
-			return heads, nil
+			return append(heads, h), nil
 		}
 		heads = append(heads, h)
 	}

@@ -29,6 +29,13 @@ func TestSalvage(t *testing.T) {
 			d.Flip(dir+"/log-0000000000000002", (storage.SegmentHeader+4*size+100)*8)
 		}, 28, 29, 28, nil},
 		{"bad segment header", 10, 5, func(d *simdisk.Disk) { d.Flip(dir+"/log-0000000000000003", 100) }, 10, 1, 16, nil},
+		{"segment cut off", 10, 5, func(d *simdisk.Disk) {
+			resize(t, d, dir+"/log-0000000000000002", storage.SegmentHeader+4*size+100)
+		}, 10, 1, 12, nil},
+		{"last segment cut off behind its records", 10, 5, func(d *simdisk.Disk) {
+			resize(t, d, dir+"/log-0000000000000004", int64(d.Bytes(dir+"/log-0000000000000004"))-1)
+		}, 10, 6, 30, nil},
+		{"segment too long", 10, 5, func(d *simdisk.Disk) { resize(t, d, dir+"/log-0000000000000002", 1<<20) }, 10, 1, 16, nil},
 		{"no vote", 10, 5, func(d *simdisk.Disk) { d.Remove(dir + "/vote") }, 10, 6, 30, nil},
 		{"bad snapshot, log from there", 10, 10, func(d *simdisk.Disk) { d.Flip(dir+"/snap-000000000000000a", 2000) }, 9, 10, 9, nil},
 		{"bad identity", 10, 5, func(d *simdisk.Disk) { d.Flip(dir+"/identity", 200) }, 0, 0, 0, storage.ErrDamaged},
@@ -66,4 +73,13 @@ func TestSalvage(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
+}
+
+// resize cuts a file off, or adds zeros to it.
+func resize(t *testing.T, d *simdisk.Disk, name string, size int64) {
+	t.Helper()
+	f, err := d.Open(name)
+	must(t, err)
+	must(t, f.Truncate(size))
+	must(t, f.Close())
 }
