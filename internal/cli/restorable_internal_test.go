@@ -36,12 +36,40 @@ func TestRestorable(t *testing.T) {
 		"one address for both":          {path: file, anew: server.Anew{Peer: "10.0.0.1:7421", Client: "10.0.0.1:7421"}, bad: true},
 		"a backup as a node":            {path: file, ofNode: true, bad: true},
 		"a node as a backup":            {path: dir, bad: true},
+		"no file as a backup":           {path: os.DevNull, bad: true},
+		"no file as a node":             {path: os.DevNull, ofNode: true, bad: true},
 	}
 	for what, c := range cases {
 		err := restorable(c.path, &c.anew, c.ofNode)
 		f, ok := errors.AsType[*failure](err)
 		if (err != nil) != c.bad || c.bad && (!ok || f.code != exitUsage) {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// So it is with a place where no cluster can begin, and with one in the directory that is read, which
+// stays as it is.
+func TestVacant(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for where, ok := range map[string]bool{t.TempDir(): true, filepath.Join(t.TempDir(), "new"): true, "": false, file: false, dir: false, filepath.Join(dir, "new"): false} {
+		f, refused := errors.AsType[*failure](vacant(where, dir))
+		if refused == ok || refused && (f.code != exitUsage || f.hint == "") {
+			t.Errorf("%q: %v", where, f)
+		}
+	}
+}
+
+// A pipe, which would be waited for, is refused as what is checked or restored.
+func TestSnapshot_NoFile(t *testing.T) {
+	new := filepath.Join(t.TempDir(), "new")
+	for _, args := range [][]string{{"snapshot", "verify", os.DevNull}, {"snapshot", "restore", os.DevNull, "--data", new}} {
+		if code, said := runApp(t, t.TempDir(), args...); code != exitUsage || !strings.Contains(said, "neither a file nor a directory") {
+			t.Errorf("%v: %d: %s", args, code, said)
 		}
 	}
 }

@@ -111,10 +111,22 @@ func fetch(p *patience, c pb.AdminServiceClient, w io.Writer) (n int64, err erro
 	return n, wire.Error(err)
 }
 
+// readable refuses what is neither a file nor a directory, before it is opened: a named pipe keeps
+// its reader waiting until another program writes.
+func readable(path string, info os.FileInfo) error {
+	if info.IsDir() || info.Mode().IsRegular() {
+		return nil
+	}
+	return usagef("name a backup file or a node's directory: save what comes from a pipe to a file first", "%s is neither a file nor a directory", path)
+}
+
 func (a *app) verifySnapshot(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return &failure{code: exitFailed, err: err, hint: "name a backup file or a node's directory"}
+	}
+	if err := readable(path, info); err != nil {
+		return err
 	}
 	if info.IsDir() {
 		return a.verifyDir(path)
@@ -191,10 +203,28 @@ func restorable(path string, anew *server.Anew, ofNode bool) error {
 		return usagef("a node has two addresses, one for other nodes and one for clients", "--peer %s and --client %s are one", anew.Peer, anew.Client)
 	case err != nil:
 		return nil // which is told when it is read
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return readable(path, info)
 	case ofNode && !info.IsDir():
 		return usagef("a backup is restored without them", "%s is a file, and --accept-loss, --force-new-cluster and --until are for the directory of a node", path)
 	case !ofNode && info.IsDir():
 		return usagef("for the last node of a group give --force-new-cluster, for a part of its log --until, for a damaged one --accept-loss", "%s is a directory, not a backup", path)
+	}
+	return nil
+}
+
+// vacant refuses a directory in which no cluster can begin, or which is a part of the one that is
+// read: that is not changed.
+func vacant(dir, path string) error {
+	const hint = "name a new or empty directory"
+	info, err := os.Stat(dir)
+	switch {
+	case dir == "":
+		return usagef(hint, "--data names no directory")
+	case inside(dir, path):
+		return usagef(hint+" elsewhere", "--data %s is in %s, which a restore does not change", dir, path)
+	case err == nil && !info.IsDir():
+		return usagef(hint, "--data %s is not a directory", dir)
 	}
 	return nil
 }
@@ -238,6 +268,9 @@ holds back all grants for so long.`,
 				return err
 			}
 			if err := restorable(args[0], &anew, salvage || survivor || until != ""); err != nil {
+				return err
+			}
+			if err := vacant(anew.Dir, args[0]); err != nil {
 				return err
 			}
 			b, err := begin(args[0], anew)
