@@ -2,13 +2,18 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
+	pb "github.com/holdfast-io/holdfast/proto/holdfast/v1"
 	"github.com/holdfast-io/holdfast/server"
 )
 
@@ -71,6 +76,55 @@ func TestSnapshot_NoFile(t *testing.T) {
 		if code, said := runApp(t, t.TempDir(), args...); code != exitUsage || !strings.Contains(said, "neither a file nor a directory") {
 			t.Errorf("%v: %d: %s", args, code, said)
 		}
+	}
+}
+
+// A check tells as many bytes as the save, those of the file.
+func TestSnapshot_Bytes(t *testing.T) {
+	dir := t.TempDir()
+	node, err := server.New(server.Config{Dir: dir})
+	if err == nil {
+		err = node.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "snap-0000000000000001")
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, said := runApp(t, t.TempDir(), "snapshot", "verify", file); code != 0 || !strings.Contains(said, fmt.Sprintf("is whole: %d bytes", info.Size())) {
+		t.Errorf("%d: %s, the file has %d bytes", code, said, info.Size())
+	}
+}
+
+// backups is a node from which one piece of a backup comes.
+type backups struct {
+	pb.AdminServiceClient
+	grpc.ServerStreamingClient[pb.BackupResponse]
+}
+
+func (b backups) Backup(context.Context, *pb.BackupRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[pb.BackupResponse], error) {
+	return b, nil
+}
+
+func (backups) Recv() (*pb.BackupResponse, error) {
+	return &pb.BackupResponse{Piece: []byte("piece")}, nil
+}
+
+// A disk that does not take the backup is told as such, with what to do about it.
+func TestSnapshot_Unsaved(t *testing.T) {
+	full, err := os.Open(os.DevNull) // for reading only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	p, cancel := (&app{timeout: time.Minute}).patience(t.Context())
+	defer cancel()
+	_, err = fetch(p, backups{}, full)
+	if f, ok := errors.AsType[*failure](err); !ok || f.code != exitFailed || !strings.Contains(f.hint, "name a file elsewhere") {
+		t.Errorf("%v", err)
 	}
 }
 

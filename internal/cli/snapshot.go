@@ -69,13 +69,21 @@ func (a *app) saveSnapshot(p *patience, c pb.AdminServiceClient, path string) er
 	}
 	defer os.Remove(f.Name())
 	n, err := fetch(p, c, f)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(err, unsaved(errors.Join(f.Sync(), f.Close()))); err != nil {
 		return err
 	}
 	if err := rename(f.Name(), path); err != nil {
 		return err
 	}
 	return a.print().value(map[string]any{"file": path, "bytes": n}, "%s: %d bytes", path, n)
+}
+
+// unsaved is what went wrong on the disk of the backup: no node is to blame, and none is asked again.
+func unsaved(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{code: exitFailed, err: fmt.Errorf("save the backup: %w", err), hint: "free some space there, or name a file elsewhere; nothing was left of this one"}
 }
 
 func exists(path string) error { return usagef("name a new file", "%s exists", path) }
@@ -87,10 +95,10 @@ func rename(file, name string) error {
 		return exists(name) // another was faster
 	}
 	if err != nil {
-		return err
+		return unsaved(err)
 	}
 	if err := errors.Join(reserved.Close(), os.Rename(file, name)); err != nil {
-		return errors.Join(err, os.Remove(name))
+		return unsaved(errors.Join(err, os.Remove(name)))
 	}
 	return storage.OS{}.SyncDir(filepath.Dir(name))
 }
@@ -102,7 +110,9 @@ func fetch(p *patience, c pb.AdminServiceClient, w io.Writer) (n int64, err erro
 		if m, err = pieces.Recv(); err == nil {
 			p.came()
 			n += int64(len(m.GetPiece()))
-			_, err = w.Write(m.GetPiece())
+			if _, err := w.Write(m.GetPiece()); err != nil {
+				return n, unsaved(err)
+			}
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -136,8 +146,7 @@ func (a *app) verifySnapshot(path string) error {
 		return &failure{code: exitNo, err: err}
 	}
 	defer r.Close()
-	n, err := io.Copy(io.Discard, r)
-	if err != nil {
+	if _, err := io.Copy(io.Discard, r); err != nil {
 		return &failure{code: exitNo, err: err}
 	}
 	from, err := disk.Examine(storage.OS{}, path, false)
@@ -145,8 +154,8 @@ func (a *app) verifySnapshot(path string) error {
 		return &failure{code: exitNo, err: err, hint: "its bytes are whole, but it cannot be restored by this version: try the one that saved it"}
 	}
 	m := r.Meta()
-	return a.print().value(map[string]any{"file": path, "bytes": n, "index": m.Index, "term": m.Term, "revision": from.Revision},
-		"%s is whole: %d bytes, up to log entry %d, revision %d", path, n, m.Index, from.Revision)
+	return a.print().value(map[string]any{"file": path, "bytes": info.Size(), "index": m.Index, "term": m.Term, "revision": from.Revision},
+		"%s is whole: %d bytes, up to log entry %d, revision %d", path, info.Size(), m.Index, from.Revision)
 }
 
 func (a *app) verifyDir(dir string) error {
