@@ -46,8 +46,10 @@ func TestBackupAndRestore(t *testing.T) {
 	for range 10 {
 		c.do(add())
 	}
+	draw := core.Command{Op: core.OpReserve, Name: "ids", A: 100, B: 1}
+	c.do(draw)
 	path := backup(t, s)
-	last := c.do(add())
+	drawn, last := c.do(draw), c.do(add())
 	s.Close()
 
 	dir := filepath.Join(t.TempDir(), "new")
@@ -65,6 +67,9 @@ func TestBackupAndRestore(t *testing.T) {
 	other := newClient(t, 2, one(s))
 	if r := other.do(add()); r.Number != 11 {
 		t.Errorf("the counter went on at %d, want 11", r.Number)
+	}
+	if again, past := other.do(draw), other.do(draw); again.Number != drawn.Number || past.Number != drawn.Number+100 {
+		t.Errorf("of a sequence it gives %d, and then %d; drawn after the backup was %d", again.Number, past.Number, drawn.Number)
 	}
 	if r := other.do(lock()); r.Code != core.CodeOK || r.Token <= held.Token || r.Token <= uint64(time.Now().Add(-time.Hour).Unix())<<20 {
 		t.Errorf("the lock: %+v after token %d", r, held.Token)
