@@ -378,3 +378,50 @@ func TestGrownServerLosesItsDisk(t *testing.T) {
 	}
 	g.sameState()
 }
+
+// A server that runs alone, under the number and at the address at which a group expects a new node, comes into
+// the group with nothing of its own: it is refused, and both are told. Emptied, as they are told, it joins.
+func TestJoinWithAnotherState(t *testing.T) {
+	cfgs := founderConfigs(t, 3)
+	alone, notices := noticed(cfgs[2])
+	cfgs = cfgs[:2]
+	for i := range cfgs {
+		cfgs[i].Founders = cfgs[i].Founders[:2]
+	}
+	alone.Founders = nil
+	without := start(t, alone)
+	other := newClient(t, 1, func() []*server.Server { return []*server.Server{without} })
+	other.do(add())
+	other.hangUp()
+	told := make(chan string, 1000)
+	g := &group{t: t, cfgs: cfgs}
+	for i := range cfgs {
+		cfgs[i].Notice = func(err error) { told <- err.Error() }
+		g.nodes = append(g.nodes, start(t, cfgs[i]))
+	}
+	c := newClient(t, 2, g.up)
+	c.do(add())
+	g.until("the node is added", func(ctx context.Context) bool {
+		_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Add: []replica.Endpoint{{ID: 3, Peer: alone.Listen}}})
+		return err == nil || errors.Is(err, fs.ErrExist)
+	})
+	hear(t, told, "what calls itself node 3 and node")
+	hear(t, notices, "neither is known to the group of the other")
+	if st, err := without.Status(within(t)); err != nil || len(st.Members.Conf.GetVoters()) != 1 {
+		t.Errorf("it votes in %+v, %v", st.Members, err)
+	}
+	if err := without.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wipe(t, alone.Dir)
+	alone.Join, alone.Founders = true, cfgs[0].Founders
+	g.nodes = append(g.nodes, start(t, alone))
+	g.until("the node votes", func(ctx context.Context) bool {
+		_, err := g.nodes[g.leader()].Members(ctx, replica.Change{Promote: []uint64{3}})
+		return err == nil
+	})
+	if r := c.do(add()); r.Number != 2 {
+		t.Errorf("the counter is %d, want 2", r.Number)
+	}
+	g.sameState()
+}

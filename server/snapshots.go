@@ -243,7 +243,8 @@ func (l *loop) follow(out *replica.Output) {
 		l.peers.Raise(out.Version)
 	}
 	if l.peers != nil && (members != nil || out.Removed != nil) {
-		l.peers.Know(l.directories())
+		known := l.node.Word().Members
+		l.peers.Know(l.directories(), known.Coming()...)
 	}
 }
 

@@ -56,6 +56,16 @@ func (m *Membership) Directory(id uint64) uint64 {
 	return m.endpoint(id).Dir
 }
 
+// Coming are the learners that have not shown their directory yet, so that they have nothing.
+func (m *Membership) Coming() (ids []uint64) {
+	for _, id := range m.Conf.GetLearners() {
+		if m.endpoint(id).Dir == 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // endpoint is what is known of a node; zeros if nothing is.
 func (m *Membership) endpoint(id uint64) Endpoint {
 	for _, e := range m.Endpoints {

@@ -244,6 +244,49 @@ func TestOtherGroupEndsNobody(t *testing.T) {
 	}
 }
 
+// A node with the state of a group of its own does not come into another: both are told. One that comes
+// with nothing does, one that has been told of the group, and one of a group without directories, too.
+func TestStatesOfTwoGroupsStayApart(t *testing.T) {
+	for name, c := range map[string]struct {
+		one, two map[uint64]uint64 // what each knows, of itself, too
+		coming   []uint64
+		empty    bool // the second has no state
+		apart    bool
+	}{
+		"a group of its own":    {one: map[uint64]uint64{1: 11, 2: 0}, coming: []uint64{2}, two: map[uint64]uint64{2: 22}, apart: true},
+		"no member yet":         {one: map[uint64]uint64{1: 11}, two: map[uint64]uint64{2: 22}, apart: true},
+		"with nothing":          {one: map[uint64]uint64{1: 11, 2: 0}, coming: []uint64{2}, empty: true},
+		"has the group's state": {one: map[uint64]uint64{1: 11, 2: 0}, coming: []uint64{2}, two: map[uint64]uint64{1: 11, 2: 22}},
+		"was away":              {one: map[uint64]uint64{1: 11, 2: 22}, two: map[uint64]uint64{2: 22}},
+		"no directories yet":    {one: map[uint64]uint64{1: 11, 2: 0}, two: map[uint64]uint64{1: 0, 2: 0}},
+	} {
+		x := &told{refused: map[uint64]error{}, met: map[uint64]uint64{}}
+		a, b := x.start(t, 1, 11), x.start(t, 2, 22)
+		a.cfg.Versions, b.cfg.Versions = Versions{2, 3}, Versions{2, 3}
+		a.Know(c.one, c.coming...)
+		b.Know(c.two)
+		a.Raise(3)
+		if !c.empty {
+			b.Raise(3)
+		}
+		one, err1 := a.dial(&peer{id: 2, addr: b.ln.Addr().String()}, forMessages)
+		two, err2 := b.dial(&peer{id: 1, addr: a.ln.Addr().String()}, forMessages)
+		for _, conn := range []net.Conn{one, two} {
+			if conn != nil {
+				conn.Close()
+			}
+		}
+		a.Close()
+		b.Close()
+		if (err1 != nil) != c.apart || (err2 != nil) != c.apart || errors.Is(err1, ErrStranger) || errors.Is(err2, ErrStranger) {
+			t.Errorf("%s: they get %v and %v", name, err1, err2)
+		}
+		if (x.refused[1] != nil && x.refused[2] != nil) != c.apart || c.apart && len(x.met) > 0 {
+			t.Errorf("%s: they are told %v, and have met %v", name, x.refused, x.met)
+		}
+	}
+}
+
 // A node of a version that hears nothing on the connections that it has made is told nothing there.
 func TestOldCallersAreNotAnswered(t *testing.T) {
 	lost := make(chan uint64, 1)

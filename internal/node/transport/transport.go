@@ -76,7 +76,8 @@ type Transport struct {
 	peers   map[uint64]*peer
 	back    map[uint64][]*peer // on connections that they have made, the newest last
 	dirs    map[uint64]uint64
-	version uint8 // of the group; 0: not known
+	coming  map[uint64]bool // members that have not shown their directory yet
+	version uint8           // of the group; 0: not known
 	conns   map[net.Conn]caller
 	ln      net.Listener
 }
@@ -137,11 +138,15 @@ func (t *Transport) SetPeers(addrs map[uint64]string) {
 }
 
 // Know says which directory belongs to which number, [Removed] for those that must
-// not come any more. Peers that show another are refused.
-func (t *Transport) Know(dirs map[uint64]uint64) {
+// not come any more. Peers that show another are refused. Of the members without a directory, those
+// that are coming have nothing yet: with the state of another group they are refused.
+func (t *Transport) Know(dirs map[uint64]uint64, coming ...uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.dirs = dirs
+	t.dirs, t.coming = dirs, map[uint64]bool{}
+	for _, id := range coming {
+		t.coming[id] = true
+	}
 	for c, from := range t.conns {
 		if dir := dirs[from.id]; dir != 0 && dir != from.dir {
 			c.Close() // it dials again, and is told
@@ -377,6 +382,8 @@ func (t *Transport) refuseDirectory(h hello) error {
 		return fmt.Errorf("%w: node %d was removed from the group and still runs: stop it", ErrHandshake, h.from)
 	case mine != 0 && mine != h.dir:
 		return fmt.Errorf("%w: what calls itself node %d has another directory than the node that the group knows by this number", ErrHandshake, h.from)
+	case t.apart(h):
+		return fmt.Errorf("%w: what calls itself node %d and node %d have each a state, and neither is known to the group of the other: if one is to join the group of the other, stop it, empty its directory, and start it with --join and --members; else see whether its address is right", ErrHandshake, h.from, t.cfg.ID)
 	case h.known == 0 || h.known == t.cfg.Dir:
 		return nil
 	case !t.believes(h):
@@ -385,6 +392,17 @@ func (t *Transport) refuseDirectory(h hello) error {
 		return fmt.Errorf("%w: %w: node %d was removed from the group", ErrHandshake, ErrRemoved, t.cfg.ID)
 	}
 	return fmt.Errorf("%w: %w: node %d knows node %d by another", ErrHandshake, ErrStranger, h.from, t.cfg.ID)
+}
+
+// apart reports a peer with the state of another group: each of the two is known to a group by its
+// directory, neither to that of the other, and the peer is no member, or one that comes with nothing. The
+// logs of two groups must not meet: where number and term of an entry are the same, raft takes one for the other.
+func (t *Transport) apart(h hello) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dir, member := t.dirs[h.from]
+	stated := h.current != 0 && t.cfg.Dir != 0 && t.dirs[t.cfg.ID] == t.cfg.Dir
+	return stated && h.known == 0 && dir == 0 && (!member || t.coming[h.from])
 }
 
 // believes reports whether what a peer says of this very node may end it: the group knows
