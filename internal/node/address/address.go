@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Findable reports whether a node can be found from elsewhere at an address: it is HOST:PORT, an IPv6
@@ -16,7 +17,19 @@ import (
 // the one that listens, which gets another.
 func Findable(addr string) bool {
 	host, port, ok := split(addr)
-	return ok && !Anywhere(addr) && !ambiguous(host) && !beyond(port)
+	return ok && !Anywhere(addr) && !ambiguous(host) && !beyond(port) && !misspelt(host, port)
+}
+
+// misspelt reports characters that no host has, or no port: those of a URL, of a list, of a line that
+// goes on, or the sign of a number, with which one port had two spellings.
+func misspelt(host, port string) bool {
+	odd := func(more string) func(rune) bool {
+		return func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) && !strings.ContainsRune(more, r)
+		}
+	}
+	_, err := netip.ParseAddr(host)
+	return err != nil && strings.ContainsFunc(host, odd("-_.")) || strings.ContainsFunc(port, odd("-_")) || strings.HasPrefix(port, "-")
 }
 
 // beyond reports a number that no port has.

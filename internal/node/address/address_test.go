@@ -58,7 +58,7 @@ func TestCanonical(t *testing.T) {
 
 // Others find a node at a host and a port, and nowhere else.
 func TestFindable(t *testing.T) {
-	for _, addr := range []string{"10.0.0.1:7421", "node1:7421", "localhost:7421", "[::1]:7421", "[fe80::1%eth0]:7421", "a:1", "a:65535", "a:https", "node.1a:7421", "0b1:7421", "1.example:7421", "10.0.0.1.:7421", "0177.example:1", "[::ffff:10.0.0.1]:1"} {
+	for _, addr := range []string{"10.0.0.1:7421", "node1:7421", "localhost:7421", "[::1]:7421", "[fe80::1%eth0]:7421", "a:1", "a:65535", "a:https", "node.1a:7421", "0b1:7421", "1.example:7421", "10.0.0.1.:7421", "0177.example:1", "[::ffff:10.0.0.1]:1", "my_node-1.example:7421", "bücher.example:7421", "a:my-service"} {
 		if !address.Findable(addr) || address.Anywhere(addr) {
 			t.Errorf("%s is findable: %v, anywhere: %v", addr, address.Findable(addr), address.Anywhere(addr))
 		}
@@ -69,7 +69,8 @@ func TestFindable(t *testing.T) {
 		}
 	}
 	for _, addr := range []string{"", "node1", "node1:", "10.0.0.1", "::1", "fe80::1", "::1:7421", "[::1]", "[::1", "::", "a:65536", "a:99999999999999999999999",
-		"a:0", "127.0.0.1:0", "a:00", "0177.0.0.1:7421", "127.1:7421", "2130706433:7421", "0x7f.0.0.0x1:7421", "10.0.0.08:7421", "1.2.3.400:7421", "1.2.3.4.5:7421", "a.99999999999999999999999:7421"} {
+		"a:0", "127.0.0.1:0", "a:00", "0177.0.0.1:7421", "127.1:7421", "2130706433:7421", "0x7f.0.0.0x1:7421", "10.0.0.08:7421", "1.2.3.400:7421", "1.2.3.4.5:7421", "a.99999999999999999999999:7421",
+		"a:+7421", "a:-7421", "a:7421/b:7420", "http://a:7421", "a/b:7421", "a b:7421", "a\nb:7421", "a:7421\n", "a: 7421", "*:7421", "a,b:7421", "1=a:7421", "u@a:7421", "a?b:7421"} {
 		if address.Findable(addr) || address.Anywhere(addr) {
 			t.Errorf("%q is findable: %v, anywhere: %v", addr, address.Findable(addr), address.Anywhere(addr))
 		}
