@@ -109,7 +109,7 @@ func ParseURL(u *url.URL) (Config, error) {
 		cfg.Endpoints = append(cfg.Endpoints, endpoint)
 	}
 	if err := cfg.trust(u); err != nil {
-		return bad(err.Error())
+		return Config{}, driver.Errorf("open", driver.Redacted(u), fs.ErrInvalid, "%s", err)
 	}
 	return cfg, nil
 }
@@ -128,7 +128,11 @@ func (c *Config) trust(u *url.URL) error {
 			return fmt.Errorf("no parameter %s; there are holdfast_tls_ca, holdfast_tls_cert and holdfast_tls_key", name)
 		}
 	}
-	return trust.Read(c.TLS, params)
+	err = trust.Read(c.TLS, params)
+	if err != nil && c.TLS == nil {
+		return fmt.Errorf("%w: write holdfasts:// for TLS, or leave the parameters out", err)
+	}
+	return err
 }
 
 // withPort adds the default port where there is none.

@@ -40,6 +40,9 @@ func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, e
 		return nil, nil, &failure{code: exitUsage, err: err, hint: "name a server with --url holdfast://host:port"}
 	}
 	cfg, err := remote.ParseURL(u)
+	if err != nil && u.RawQuery != "" {
+		return nil, nil, &failure{code: exitUsage, err: err, hint: "correct --url; nothing was asked"}
+	}
 	if err != nil {
 		return nil, nil, &failure{code: exitUsage, err: err, hint: "name a server with --url holdfast://host:port"}
 	}

@@ -197,6 +197,21 @@ func TestNodes_IPv6(t *testing.T) {
 	}
 }
 
+// A URL with hosts and wrong parameters is to be corrected; one without a host is to name a server.
+func TestNodes_WrongURL(t *testing.T) {
+	for url, want := range map[string]string{
+		"holdfast://127.0.0.1:1?holdfast_tls_ca=ca.pem": "correct --url",
+		"holdfasts://127.0.0.1:1?holdfast_tls_cert=a":   "correct --url",
+		"redis://127.0.0.1:1":                           "name a server",
+	} {
+		_, _, err := (&app{url: url}).nodes()
+		f, is := errors.AsType[*failure](err)
+		if !is || f.code != exitUsage || !strings.HasPrefix(f.hint, want) {
+			t.Errorf("%s: %v with the hint %+v, want %q", url, err, f, want)
+		}
+	}
+}
+
 // A node that denies an order has done nothing: another may be on this machine. If none is, that
 // is told, whatever else was wrong.
 func TestOnNodes_Denied(t *testing.T) {
