@@ -223,7 +223,7 @@ func (c *Config) checkFounders() error {
 	}
 	switch {
 	case !seen[c.ID] && !c.Join:
-		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "node %d is not among the founders", c.ID)
+		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "node %d is not among the founders: if it is to join their group, start it with --join (Config.Join), else name it among them (--members, Config.Founders)", c.ID)
 	case (len(seen) > 1 || c.Join) && c.Listen == "":
 		return driver.Errorf("start server", c.Dir, fs.ErrInvalid, "a node of a group needs an address for the others: Config.Listen (--peer)")
 	}

@@ -95,6 +95,14 @@ func TestJoin_BadMembers(t *testing.T) {
 	}
 }
 
+// A node that is to join, and was started without --join, is told that: it is no founder.
+func TestFounders_NotAmongThem(t *testing.T) {
+	_, err := (Config{Dir: t.TempDir(), ID: 4, Listen: "10.0.0.4:7421", Founders: []Member{{ID: 1, Peer: "10.0.0.1:7421"}}}).filled()
+	if !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), "--join") || !strings.Contains(err.Error(), "--members") {
+		t.Errorf("it is told %v", err)
+	}
+}
+
 // A queue that would refuse nearly everything for ever is refused at the start.
 func TestLimits_Queue(t *testing.T) {
 	for n, ok := range map[int]bool{-1: false, 0: true, 1: false, 2: true} {
