@@ -249,14 +249,18 @@ func TestOtherGroupEndsNobody(t *testing.T) {
 func TestStatesOfTwoGroupsStayApart(t *testing.T) {
 	for name, c := range map[string]struct {
 		one, two map[uint64]uint64 // what each knows, of itself, too
-		coming   []uint64
-		empty    bool // the second has no state
+		coming   []uint64          // as the first knows
+		own      []uint64          // as the second knows
+		empty    bool              // the second has no state
 		apart    bool
 	}{
 		"a group of its own":    {one: map[uint64]uint64{1: 11, 2: 0}, coming: []uint64{2}, two: map[uint64]uint64{2: 22}, apart: true},
 		"no member yet":         {one: map[uint64]uint64{1: 11}, two: map[uint64]uint64{2: 22}, apart: true},
 		"with nothing":          {one: map[uint64]uint64{1: 11, 2: 0}, coming: []uint64{2}, empty: true},
 		"has the group's state": {one: map[uint64]uint64{1: 11, 2: 0}, coming: []uint64{2}, two: map[uint64]uint64{1: 11, 2: 22}},
+		"has a state of before": {one: map[uint64]uint64{1: 11, 2: 0}, coming: []uint64{2}, two: map[uint64]uint64{3: 33}},
+		"has one that knows it": {one: map[uint64]uint64{1: 11, 2: 0}, coming: []uint64{2}, two: map[uint64]uint64{2: 0, 3: 33}, own: []uint64{2}},
+		"not known to all yet":  {one: map[uint64]uint64{1: 11}, two: map[uint64]uint64{2: 0, 3: 33}, own: []uint64{2}},
 		"was away":              {one: map[uint64]uint64{1: 11, 2: 22}, two: map[uint64]uint64{2: 22}},
 		"no directories yet":    {one: map[uint64]uint64{1: 11, 2: 0}, two: map[uint64]uint64{1: 0, 2: 0}},
 	} {
@@ -264,7 +268,7 @@ func TestStatesOfTwoGroupsStayApart(t *testing.T) {
 		a, b := x.start(t, 1, 11), x.start(t, 2, 22)
 		a.cfg.Versions, b.cfg.Versions = Versions{2, 3}, Versions{2, 3}
 		a.Know(c.one, c.coming...)
-		b.Know(c.two)
+		b.Know(c.two, c.own...)
 		a.Raise(3)
 		if !c.empty {
 			b.Raise(3)

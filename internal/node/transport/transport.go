@@ -303,9 +303,13 @@ func (t *Transport) serve(raw net.Conn) {
 	}
 }
 
-// hello is what this node says to a peer.
+// hello is what this node says to a peer. It tells no version of the group as long as this node is on its way into the
+// group that its state tells of: what it has is of before it came, and is taken for no state of its own.
 func (t *Transport) hello(why purpose, to uint64) hello {
 	known, version := t.known(to)
+	if t.isComing() {
+		version = 0
+	}
 	return hello{
 		purpose: why, cluster: t.cfg.Cluster, group: t.cfg.Group, from: t.cfg.ID, to: to, dir: t.cfg.Dir, known: known,
 		versions: t.cfg.Versions, current: version,
@@ -395,7 +399,8 @@ func (t *Transport) refuseDirectory(h hello) error {
 }
 
 // apart reports a peer with the state of another group: each of the two is known to a group by its
-// directory, neither to that of the other, and the peer is no member, or one that comes with nothing. The
+// directory, neither to that of the other, and the peer is no member, or one that comes with nothing. (Of one group
+// one of the two is ahead in the log, and knows the other from there.) The
 // logs of two groups must not meet: where number and term of an entry are the same, raft takes one for the other.
 func (t *Transport) apart(h hello) bool {
 	t.mu.Lock()
@@ -403,6 +408,14 @@ func (t *Transport) apart(h hello) bool {
 	dir, member := t.dirs[h.from]
 	stated := h.current != 0 && t.cfg.Dir != 0 && t.dirs[t.cfg.ID] == t.cfg.Dir
 	return stated && h.known == 0 && dir == 0 && (!member || t.coming[h.from])
+}
+
+// isComing: of the group that this node's state tells of it is no member yet, or has not shown its directory.
+func (t *Transport) isComing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, member := t.dirs[t.cfg.ID]
+	return t.dirs != nil && !member || t.coming[t.cfg.ID]
 }
 
 // believes reports whether what a peer says of this very node may end it: the group knows

@@ -21,7 +21,7 @@ import (
 //	known    8 bytes  what the sender knows to be the other's; 0: nothing
 //	least    1 byte   the versions that the sender supports
 //	newest   1 byte
-//	current  1 byte   the cluster version as the sender knows it; 0: not at all
+//	current  1 byte   the cluster version as the sender knows it; 0: not at all, or it is only on its way into the group
 //	check    4 bytes  CRC-32C of the above
 //
 // Then follow frames:
