@@ -22,8 +22,8 @@ func TestOpen_IPv6(t *testing.T) {
 	}
 }
 
-// What is wrong with the parameters of a URL is told without advice on its hosts: who writes certificates
-// into a plain URL is told the scheme for them.
+// What is wrong with the parameters of a URL is told without advice on its hosts: with certificates
+// in a plain URL the scheme for them is named.
 func TestOpen_Parameters(t *testing.T) {
 	for url, want := range map[string]string{
 		"holdfast://127.0.0.1:1?holdfast_tls_ca=ca.pem":                       "write holdfasts://",

@@ -40,7 +40,7 @@ func (a *app) nodes() (hosts []string, creds credentials.TransportCredentials, e
 		return nil, nil, &failure{code: exitUsage, err: err, hint: "name a server with --url holdfast://host:port"}
 	}
 	cfg, err := remote.ParseURL(u)
-	if err != nil && u.RawQuery != "" {
+	if err != nil && u.RawQuery != "" && strings.HasPrefix(u.Scheme, "holdfast") {
 		return nil, nil, &failure{code: exitUsage, err: err, hint: "correct --url; nothing was asked"}
 	}
 	if err != nil {
@@ -346,12 +346,12 @@ func (a *app) memberCommand() *cobra.Command {
 		&cobra.Command{Use: "ls", Short: "List the members", Args: cobra.NoArgs, Example: "  holdfast member ls", RunE: a.reading(a.members)},
 		&cobra.Command{Use: "add NUMBER PEER CLIENT", Short: "Add a node, which was started with --join; it does not vote before it is promoted", Args: cobra.ExactArgs(3), Example: "  holdfast member add 4 10.0.0.4:7421 10.0.0.4:7420",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
-				id, err := nodeNumber(args[0])
+				m, err := nodeAt(args)
 				if err != nil {
 					return err
 				}
-				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Add: []*pb.Member{{Id: id, PeerAddress: args[1], ClientAddress: args[2]}}})
-				return a.changed(taken(err), "node %d was added; promote it when it has caught up: holdfast member promote %d", id, id)
+				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Add: []*pb.Member{m}})
+				return a.changed(taken(err), "node %d was added; promote it when it has caught up: holdfast member promote %[1]d", m.GetId())
 			})},
 		&cobra.Command{Use: "promote NUMBER", Short: "Let a node vote that has caught up", Args: cobra.ExactArgs(1), Example: "  holdfast member promote 4",
 			RunE: a.change("node %d votes", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Promote: []uint64{id}} })},
@@ -359,12 +359,12 @@ func (a *app) memberCommand() *cobra.Command {
 			RunE: a.change("node %d was removed", func(id uint64) *pb.ChangeMembersRequest { return &pb.ChangeMembersRequest{Remove: []uint64{id}} })},
 		&cobra.Command{Use: "update NUMBER PEER CLIENT", Short: "Tell the group a node's new addresses", Args: cobra.ExactArgs(3), Example: "  holdfast member update 2 10.0.0.9:7421 10.0.0.9:7420",
 			RunE: a.administering(func(ctx context.Context, c pb.AdminServiceClient, args []string) error {
-				id, err := nodeNumber(args[0])
+				m, err := nodeAt(args)
 				if err != nil {
 					return err
 				}
-				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Update: []*pb.Member{{Id: id, PeerAddress: args[1], ClientAddress: args[2]}}})
-				return a.changed(taken(err), "node %d is found at %s, and by clients at %s", id, args[1], args[2])
+				_, err = c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Update: []*pb.Member{m}})
+				return a.changed(taken(err), "node %d is found at %s, and by clients at %s", m.GetId(), m.GetPeerAddress(), m.GetClientAddress())
 			})},
 		&cobra.Command{Use: "replace NUMBER [PEER CLIENT]", Short: "Give a node that lost its data a new number", Args: cobra.RangeArgs(1, 3), Example: "  holdfast member replace 2",
 			RunE: a.administering(a.replaceMember)},
@@ -405,19 +405,26 @@ func (a *app) unfreeze(ctx context.Context, c pb.AdminServiceClient, args []stri
 
 // replaceMember takes out the number of a node that lost its data, and gives the node another.
 func (a *app) replaceMember(ctx context.Context, c pb.AdminServiceClient, args []string) error {
-	id, err := nodeNumber(args[0])
+	m, err := nodeAt(args)
 	if err != nil {
 		return err
 	}
-	m := &pb.Member{Id: id}
-	switch len(args) {
-	case 2:
-		return usagef("name both, or none if they are as before", "a node has two addresses, for other nodes and for clients")
-	case 3:
-		m.PeerAddress, m.ClientAddress = args[1], args[2]
-	}
 	r, err := c.ChangeMembers(ctx, &pb.ChangeMembersRequest{Replace: []*pb.Member{m}})
-	return a.changed(taken(err), "node %d is node %d from now on: start it with an empty directory; if node %[1]d voted, it votes when it has caught up", id, r.GetNumber())
+	return a.changed(taken(err), "node %d is node %d from now on: start it with an empty directory; if node %[1]d voted, it votes when it has caught up", m.GetId(), r.GetNumber())
+}
+
+// nodeAt is the node that arguments name by its number alone, or with both its addresses.
+func nodeAt(args []string) (*pb.Member, error) {
+	id, err := nodeNumber(args[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case len(args) == 1:
+		return &pb.Member{Id: id}, nil
+	case len(args) == 2 || args[1] == "" || args[2] == "":
+		return nil, usagef("name both, or, for member replace, none if they are as before", "a node has two addresses, for other nodes and for clients")
+	}
+	return &pb.Member{Id: id, PeerAddress: args[1], ClientAddress: args[2]}, nil
 }
 
 func nodeNumber(s string) (uint64, error) {

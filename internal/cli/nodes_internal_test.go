@@ -197,12 +197,44 @@ func TestNodes_IPv6(t *testing.T) {
 	}
 }
 
+// An address that is empty, as from a variable that is not set, is none.
+func TestNodeAt_Addresses(t *testing.T) {
+	for _, args := range [][]string{{"4", "a:1", ""}, {"4", "", "a:1"}, {"4", "a:1"}, {"0", "a:1", "a:2"}} {
+		if m, err := nodeAt(args); err == nil {
+			t.Errorf("%q: %v is taken", args, m)
+		}
+	}
+	for _, args := range [][]string{{"4", "a:1", "a:2"}, {"4"}} {
+		if m, err := nodeAt(args); err != nil || m.GetId() != 4 {
+			t.Errorf("%q: %v, %v", args, m, err)
+		}
+	}
+}
+
+// Certificates, keys and authorities that belong together are given together: what is missing is named.
+func TestServe_PartsOfTLS(t *testing.T) {
+	_, _, noKey := serverTLS("cert.pem", "", "", nil)
+	_, _, noCert := serverTLS("", "key.pem", "", nil)
+	for missing, err := range map[string]error{
+		"--tls-key is missing":   noKey,
+		"--tls-cert is missing":  noCert,
+		"--peer-key is missing":  (&serving{peerCert: "cert.pem", peerCA: "ca.pem"}).peerTLS(nil, nil),
+		"--peer-cert is missing": (&serving{peerKey: "key.pem", peerCA: "ca.pem"}).peerTLS(nil, nil),
+		"--peer-ca is missing":   (&serving{peerCert: "cert.pem", peerKey: "key.pem"}).peerTLS(nil, nil),
+	} {
+		if f, is := errors.AsType[*failure](err); !is || f.code != exitUsage || !strings.Contains(err.Error(), missing) {
+			t.Errorf("%v, want a word of %s", err, missing)
+		}
+	}
+}
+
 // A URL with hosts and wrong parameters is to be corrected; one without a host is to name a server.
 func TestNodes_WrongURL(t *testing.T) {
 	for url, want := range map[string]string{
 		"holdfast://127.0.0.1:1?holdfast_tls_ca=ca.pem": "correct --url",
 		"holdfasts://127.0.0.1:1?holdfast_tls_cert=a":   "correct --url",
 		"redis://127.0.0.1:1":                           "name a server",
+		"postgres://127.0.0.1:1/a?sslmode=disable":      "name a server",
 	} {
 		_, _, err := (&app{url: url}).nodes()
 		f, is := errors.AsType[*failure](err)

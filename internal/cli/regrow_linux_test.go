@@ -47,11 +47,14 @@ func TestRestore_Regrows(t *testing.T) {
 			restore = append(restore, "--peer", peers[0], "--client", clients[0])
 		}
 		out, err := program(t, dir, restore...).Output()
-		var anew struct{ Cluster string }
+		var anew struct{ Cluster, Node string }
 		if err = errors.Join(err, json.Unmarshal(out, &anew)); err != nil {
 			t.Fatalf("%s: %v: %s", name, err, out)
 		}
 		regrown := []*node{{t: t, args: []string{"serve", "--data", filepath.Join(dir, "1"), "--peer", peers[0], "--listen", clients[0]}}}
+		if early {
+			regrown[0].args = append(regrown[0].args, "--id", anew.Node, "--cluster-id", anew.Cluster)
+		}
 		for i, id := range []string{"2", "3"} {
 			regrown = append(regrown, &node{t: t, args: []string{"serve", "--data", filepath.Join(dir, id), "--id", id, "--join", "--cluster-id", anew.Cluster, "--peer", peers[i+1], "--listen", clients[i+1], "--members", strings.Join(list, ",")}})
 		}

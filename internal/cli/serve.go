@@ -381,12 +381,34 @@ func (s *serving) clientTLS(web *api.Config, told func(error)) error {
 	return nil
 }
 
+// flagged is the value of a flag.
+type flagged struct{ name, value string }
+
+// together refuses flags of which one is missing.
+func together(all ...flagged) error {
+	var names []string
+	missing := ""
+	for _, f := range all {
+		names = append(names, f.name)
+		if f.value == "" {
+			missing = f.name
+		}
+	}
+	if missing == "" {
+		return nil
+	}
+	return usagef("they are given together, or none of them", "%s: %s is missing", strings.Join(names, ", "), missing)
+}
+
 // serverTLS is what clients are offered; nil without certificates.
 func serverTLS(cert, key, clientCA string, told func(error)) (cfg *tls.Config, own identity, err error) {
 	if cert == "" && key == "" {
 		if clientCA != "" {
 			err = usagef("--tls-cert and --tls-key name the node's own", "--tls-client-ca needs a certificate to serve TLS with")
 		}
+		return nil, own, err
+	}
+	if err = together(flagged{"--tls-cert", cert}, flagged{"--tls-key", key}); err != nil {
 		return nil, own, err
 	}
 	if own, err = newIdentity(told, cert, key); err != nil {
@@ -421,6 +443,9 @@ func demandCertificates(cfg *tls.Config, clientCA string, told func(error)) erro
 func (s *serving) peerTLS(cfg *server.Config, told func(error)) error {
 	if s.peerCert == "" && s.peerKey == "" && s.peerCA == "" {
 		return nil
+	}
+	if err := together(flagged{"--peer-cert", s.peerCert}, flagged{"--peer-key", s.peerKey}, flagged{"--peer-ca", s.peerCA}); err != nil {
+		return err
 	}
 	own, err := newIdentity(told, s.peerCert, s.peerKey)
 	if err != nil {

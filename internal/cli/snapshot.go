@@ -272,7 +272,7 @@ holds back all grants for so long.`,
 			case survivor:
 				begin = server.ForceNewCluster
 			}
-			anew.Wait = wait
+			anew.ID, anew.Wait = 1, wait
 			if err := boundary(until, &anew); err != nil {
 				return err
 			}
@@ -289,7 +289,7 @@ holds back all grants for so long.`,
 			for _, f := range b.From.Findings {
 				a.print().note(f)
 			}
-			result := map[string]any{"dir": anew.Dir, "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision}
+			result := map[string]any{"dir": anew.Dir, "node": digits(anew.ID), "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision}
 			held := ""
 			if wait > 0 {
 				result["wait"] = wait.String()
@@ -299,7 +299,7 @@ holds back all grants for so long.`,
 				result["from_time"] = b.From.Date
 			}
 			return a.print().value(result,
-				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s --cluster-id %d, and nodes that join it with that --cluster-id%s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, b.ClusterID, held)
+				"%s begins cluster %d from revision %d of cluster %d; start it with holdfast serve --data %s --id %d --cluster-id %d, and nodes that join it with that --cluster-id%s", anew.Dir, b.ClusterID, b.From.Revision, b.From.ClusterID, anew.Dir, anew.ID, b.ClusterID, held)
 		},
 	}
 	f := cmd.Flags()

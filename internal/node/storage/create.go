@@ -10,7 +10,11 @@ import (
 // create makes a new store. The identity comes last: a directory without one has
 // never promised anything, and a crash on the way leaves one that is made again.
 func (s *Store) create(m *image) (Recovered, error) {
-	if err := s.prepare(m); err != nil {
+	if err := m.virgin(); err != nil {
+		return Recovered{}, err
+	}
+	s.id = s.opts.identity()
+	if err := s.prepare(m.names); err != nil {
 		return Recovered{}, err
 	}
 	if err := s.createIdentity(); err != nil {
@@ -24,18 +28,15 @@ func (s *Store) create(m *image) (Recovered, error) {
 	return rec, nil
 }
 
-// prepare makes all of a new store but its identity.
-func (s *Store) prepare(m *image) error {
-	if err := m.virgin(); err != nil {
-		return err
-	}
-	for _, name := range m.names {
-		if name != lockName && name != voteName && known(name) {
-			m.leftovers = append(m.leftovers, name)
+// prepare makes all of a new store but its identity, in the place of what was left of names.
+func (s *Store) prepare(names []string) error {
+	var leftovers []string
+	for _, name := range names {
+		if name != voteName && name != unfinishedName && known(name) {
+			leftovers = append(leftovers, name)
 		}
 	}
-	s.id = identity{cluster: s.opts.ClusterID, node: s.opts.NodeID, salt: s.opts.Salt}
-	if err := s.clear(m.leftovers); err != nil {
+	if err := s.clear(leftovers); err != nil {
 		return err
 	}
 	if err := s.fits(); err != nil {
@@ -68,8 +69,16 @@ func (s *Store) createVotes() error {
 	return s.writeSlots(ballot{segment: 1}, [2]int{0, 1})
 }
 
-func (s *Store) createIdentity() error {
-	temp, name := s.tempName(), s.path(identityName)
+// identity is that of a new store.
+func (o Options) identity() identity {
+	return identity{cluster: o.ClusterID, node: o.NodeID, salt: o.Salt}
+}
+
+func (s *Store) createIdentity() error { return s.writeIdentity(identityName) }
+
+// writeIdentity makes a file of the identity, whole or not at all.
+func (s *Store) writeIdentity(as string) error {
+	temp, name := s.tempName(), s.path(as)
 	f, err := s.fs.Create(temp)
 	if err != nil {
 		return s.fail("create", temp, err)
@@ -100,6 +109,10 @@ func (s *Store) Renumber(node uint64) error {
 // virgin refuses a directory that has lost its identity: anything in it that a
 // creation cut short could not have left proves that there was one.
 func (m *image) virgin() error {
+	if isUnfinished(m.names) {
+		m.found.damage(unfinishedName, 0, Unfinished, "the restore that began here did not finish")
+		return m.err()
+	}
 	file, err := m.usedFile()
 	if err != nil || file == "" {
 		return err
@@ -156,7 +169,7 @@ func known(name string) bool {
 			return true
 		}
 	}
-	return name == voteName || name == identityName || name == doubtName || name == placeName || isTemp(name)
+	return name == voteName || name == identityName || name == unfinishedName || name == doubtName || name == placeName || isTemp(name)
 }
 
 func isTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }

@@ -67,7 +67,7 @@ func (s *Store) Reject(index uint64, why error) (Finding, error) {
 // MoveAside renames all files of a damaged store within dir, so that the next
 // Open makes a new one and the old one can still be examined. It returns the
 // prefix that the names got: "damaged-1-", or the first number that is free. The
-// identity goes last: cut short, the directory is still a damaged store.
+// identity goes last, finished or not: cut short, the directory is still a damaged store.
 //
 // Danger: a healthy store that is moved aside lets the node forget its votes. The
 // node must not come back under its old id.
@@ -87,7 +87,7 @@ func MoveAside(fsys FS, dir string) (string, error) {
 		if !known(name) {
 			continue
 		}
-		if name == identityName {
+		if identityLast(name) > 0 {
 			if err := fsys.SyncDir(dir); err != nil {
 				return "", failed("sync directory", dir, err, adviseAccess)
 			}
@@ -116,7 +116,7 @@ func Aside(fsys FS, dir string) (bool, error) {
 const asidePrefix = "damaged-"
 
 func identityLast(name string) int {
-	if name == identityName {
+	if name == identityName || name == unfinishedName {
 		return 1
 	}
 	return 0

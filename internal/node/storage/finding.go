@@ -23,6 +23,7 @@ const (
 	LostSnapshot    Kind = "lost snapshot"    // the log needs one and none is readable
 	BadIdentity     Kind = "bad identity"     // unreadable, or missing beside files that need it
 	WrongState      Kind = "wrong state"      // see Doubt
+	Unfinished      Kind = "unfinished"       // Found was cut short
 	Leftover        Kind = "leftover"         // of an operation that a crash cut short
 )
 
@@ -47,9 +48,13 @@ func (f Finding) String() string {
 
 // err is what an opening of dir returns for damage.
 func (f Finding) err(dir string) error {
+	advice := adviseDamaged
+	if f.Kind == Unfinished {
+		advice = adviseAgain
+	}
 	return &Error{
 		Op: "open", File: filepath.Join(dir, f.File), Offset: f.Offset,
-		Err: fmt.Errorf("%w: %s: %s", ErrDamaged, f.Kind, f.Detail), Advice: adviseDamaged,
+		Err: fmt.Errorf("%w: %s: %s", ErrDamaged, f.Kind, f.Detail), Advice: advice,
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 
 // Found makes a new store in dir with a log that begins with the snapshot that body
 // writes, for a cluster that goes on from the state of another. dir must be
-// missing or empty; what it holds otherwise is not touched. Cut short, it leaves
-// an empty directory or one that Open refuses as damaged, never a store with
-// another content.
+// missing or empty, or what Found left when it was cut short; what it holds otherwise is
+// not touched. Once it has begun to write, and until it has finished, Open refuses the directory
+// as damaged: a store that began there would be an empty one in the place of that state.
 func Found(fsys FS, dir string, o Options, meta SnapshotMeta, body func(io.Writer) error) error {
 	o, err := o.filled()
 	if err != nil {
@@ -38,12 +38,15 @@ func Found(fsys FS, dir string, o Options, meta SnapshotMeta, body func(io.Write
 }
 
 func (s *Store) found(meta SnapshotMeta, body func(io.Writer) error) error {
-	m := &image{fs: s.fs, dir: s.dir}
-	var err error
-	if m.names, err = s.fs.List(s.dir); err != nil {
+	s.id = s.opts.identity()
+	if err := s.writeIdentity(unfinishedName); err != nil {
+		return err
+	}
+	names, err := s.fs.List(s.dir)
+	if err != nil {
 		return failed("list", s.dir, err, adviseAccess)
 	}
-	if err := s.prepare(m); err != nil {
+	if err := s.prepare(names); err != nil {
 		return err
 	}
 	w, err := s.NewSnapshot(meta)
@@ -57,7 +60,18 @@ func (s *Store) found(meta SnapshotMeta, body func(io.Writer) error) error {
 	if err := s.InstallSnapshot(w, Batch{HardState: HardState{Term: meta.Term, Commit: meta.Index}}); err != nil {
 		return err
 	}
-	return s.createIdentity()
+	return s.steps(
+		step{"rename", s.path(unfinishedName), func() error { return s.fs.Rename(s.path(unfinishedName), s.path(identityName)) }},
+		step{"sync directory", s.dir, func() error { return s.fs.SyncDir(s.dir) }},
+	)
+}
+
+// unfinishedName is the identity of a store that Found has not finished.
+const unfinishedName = "unfinished"
+
+// isUnfinished: Found was cut short. All that is known there is of its making.
+func isUnfinished(names []string) bool {
+	return slices.Contains(names, unfinishedName) && !slices.Contains(names, identityName)
 }
 
 // vacant refuses a directory that holds anything but the lock file and what an
@@ -70,10 +84,12 @@ func vacant(fsys FS, dir string) error {
 	if err != nil {
 		return failed("list", dir, err, adviseAccess)
 	}
-	m := &image{fs: fsys, dir: dir, names: names}
-	used, err := m.usedFile()
-	if err != nil {
-		return err
+	used := ""
+	if !isUnfinished(names) {
+		m := &image{fs: fsys, dir: dir, names: names}
+		if used, err = m.usedFile(); err != nil {
+			return err
+		}
 	}
 	foreign := func(name string) bool { return name == identityName || name != lockName && !known(name) }
 	if i := slices.IndexFunc(names, foreign); used == "" && i >= 0 {
