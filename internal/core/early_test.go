@@ -207,3 +207,26 @@ func TestEarlySnapshot(t *testing.T) {
 		})
 	}
 }
+
+// TestLapsedHoldsAgain: before version 5 a session past its deadline and its grace could be granted something new. It lives
+// as long as it holds that, also if it held nothing in between.
+func TestLapsedHoldsAgain(t *testing.T) {
+	r := newRig(core.Config{})
+	r.version = 4
+	late := sessionID(1)
+	r.do(late, core.Command{Op: core.OpOpen, TTL: int64(time.Second), Policy: core.OnNextAcquire})
+	r.seqs[late] = 1
+	first := r.acquire(late, "a")
+	r.now = int64(time.Hour)
+	r.apply(core.Entry{Now: r.now})
+	r.release(late, first)
+	second := r.acquire(late, "b")
+	r.now += int64(time.Hour)
+	r.apply(core.Entry{Now: r.now})
+	r.release(late, second)
+	r.now += int64(time.Hour)
+	r.apply(core.Entry{Now: r.now})
+	if res := r.do(late, core.Command{Op: core.OpAcquire, Wants: []core.Want{{Name: "c", Kind: core.Mutex}}}); res.Code != core.CodeNoSession {
+		t.Errorf("without a hold it lives on: %v", res)
+	}
+}
