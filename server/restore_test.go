@@ -255,6 +255,37 @@ func TestRestore_NamesGivenBack(t *testing.T) {
 	}
 }
 
+// Promise: "Should it be cut off or fail while it writes, DIR is no node's yet: a node that is started there is refused,
+// whether it runs alone or knows a group, and the command can be given again."
+func TestRestoreCutOffIsRefused(t *testing.T) {
+	s := start(t, server.Config{Dir: t.TempDir()})
+	newClient(t, 1, one(s)).do(add())
+	path := backup(t, s)
+	s.Close()
+	group := founderConfigs(t, 3)[1]
+	joining, keeping := group, group
+	joining.ID, joining.Join, keeping.NoReplace = 4, true, true
+	for what, cfg := range map[string]server.Config{"alone": {}, "founding": group, "joining": joining, "not replaced": keeping} {
+		cfg.Dir = filepath.Join(t.TempDir(), "new")
+		if _, err := server.Restore(path, server.Anew{Dir: cfg.Dir}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(cfg.Dir, "identity"), filepath.Join(cfg.Dir, "unfinished")); err != nil {
+			t.Fatal(err)
+		}
+		s, err := server.New(cfg)
+		if err == nil {
+			s.Close()
+		}
+		if !errors.Is(err, storage.ErrUnfinished) || !contains(err, "give the command again", "nothing was changed") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := server.Restore(path, server.Anew{Dir: cfg.Dir}); err != nil {
+			t.Errorf("%s, the same command: %v", what, err)
+		}
+	}
+}
+
 // A directory without a readable identity gives its newest snapshot, as a backup, and every
 // other way out says so.
 func TestRestore_WithoutIdentity(t *testing.T) {

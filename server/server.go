@@ -57,6 +57,7 @@ func New(cfg Config) (*Server, error) {
 // open recovers the directory of a node. If it is damaged and there is a group to ask,
 // its files are moved aside and it begins with nothing, as one that lost its disk: it
 // never votes under its old number again, since it does not know what it has promised.
+// Where a restore was cut off it is refused, and can be given again: nothing is moved.
 func open(given Config) (*Server, replica.Recovered, error) {
 	cfg, err := given.filled()
 	if err != nil {
@@ -64,7 +65,7 @@ func open(given Config) (*Server, replica.Recovered, error) {
 	}
 	s := &Server{cfg: cfg, meets: make(chan struct{}, 1)}
 	rec, err := s.open()
-	if !errors.Is(err, storage.ErrDamaged) || !cfg.replaces() || !given.begins(&cfg) {
+	if !errors.Is(err, storage.ErrDamaged) || errors.Is(err, storage.ErrUnfinished) || !cfg.replaces() || !given.begins(&cfg) {
 		return s, rec, err
 	}
 	if err := s.moveAside(err); err != nil {

@@ -145,6 +145,23 @@ func TestSnapshot_Taken(t *testing.T) {
 	}
 }
 
+// Of a directory in which a restore was cut off both a check and a start say that the restore is to
+// be given again, and nothing of ways that lead nowhere from there.
+func TestRestore_CutOffIsTold(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "unfinished"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, said := runApp(t, t.TempDir(), "snapshot", "verify", dir)
+	if code != exitNo || !strings.Contains(said, "holdfast snapshot restore again") || strings.Contains(said, "--accept-loss") {
+		t.Errorf("verify: %d: %s", code, said)
+	}
+	code, said = runApp(t, t.TempDir(), "serve", "--data", dir, "--listen", "127.0.0.1:0")
+	if code != exitFailed || !strings.Contains(said, "the command is holdfast snapshot restore") {
+		t.Errorf("serve: %d: %s", code, said)
+	}
+}
+
 // What could not be read of a damaged node, and is not in what was restored, is told.
 func TestRestore_TellsTheLoss(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

@@ -203,6 +203,8 @@ func (s *serving) unstarted(err error) error {
 	}
 	hint := "--data names another directory"
 	switch {
+	case errors.Is(err, storage.ErrUnfinished):
+		hint = "the command is holdfast snapshot restore; a node that is to begin with nothing gets an empty directory"
 	case errors.Is(err, storage.ErrDamaged):
 		hint = s.wayOutOfDamage()
 	case errors.Is(err, storage.ErrCopied):

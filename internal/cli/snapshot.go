@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -167,7 +168,7 @@ func (a *app) verifyDir(dir string) error {
 		a.print().note(f.String())
 	}
 	if r.Damaged() {
-		return &failure{code: exitNo, err: fmt.Errorf("%s is damaged", dir), hint: "replace the node in its group, or begin anew with what is left: holdfast snapshot restore --accept-loss"}
+		return &failure{code: exitNo, err: fmt.Errorf("%s is damaged", dir), hint: afterDamage(r.Findings)}
 	}
 	var from disk.Origin
 	if len(r.Snapshots) > 0 { // else it waits to join a group
@@ -181,6 +182,15 @@ func (a *app) verifyDir(dir string) error {
 	}
 	return a.print().value(map[string]any{"dir": dir, "cluster": digits(r.ClusterID), "node": digits(r.NodeID), "first": r.First, "last": r.Last, "snapshots": len(r.Snapshots), "revision": from.Revision},
 		"%s is whole: node %d of cluster %d, %s, snapshots: %d, up to revision %d", dir, r.NodeID, r.ClusterID, entries, len(r.Snapshots), from.Revision)
+}
+
+// afterDamage says what to do with a directory that is damaged as the findings tell. Where a restore
+// was cut off nothing is left to begin with.
+func afterDamage(all []storage.Finding) string {
+	if slices.ContainsFunc(all, func(f storage.Finding) bool { return f.Kind == storage.Unfinished }) {
+		return "give the command holdfast snapshot restore again, with this directory or another"
+	}
+	return "replace the node in its group, or begin anew with what is left: holdfast snapshot restore --accept-loss"
 }
 
 // boundary reads where a restore ends, a revision or a time; "": nowhere.

@@ -14,6 +14,9 @@ var (
 	// ErrDamaged: something that had been durable is gone or changed. A voter
 	// with such a directory has forgotten promises and must not take part again.
 	ErrDamaged = errors.New("damaged")
+	// ErrUnfinished: Found was cut short here. It is an ErrDamaged of a store that was never
+	// whole: no node has promised anything with it.
+	ErrUnfinished = fmt.Errorf("%w: %s", ErrDamaged, Unfinished)
 	// ErrLocked: another process uses the directory.
 	ErrLocked = errors.New("in use by another process")
 	// ErrForeign: the directory belongs to another cluster, node or group.

@@ -48,14 +48,13 @@ func (f Finding) String() string {
 
 // err is what an opening of dir returns for damage.
 func (f Finding) err(dir string) error {
-	advice := adviseDamaged
+	e := &Error{Op: "open", File: filepath.Join(dir, f.File), Offset: f.Offset}
 	if f.Kind == Unfinished {
-		advice = adviseAgain
+		e.Err, e.Advice = fmt.Errorf("%w: %s", ErrUnfinished, f.Detail), adviseAgain
+		return e
 	}
-	return &Error{
-		Op: "open", File: filepath.Join(dir, f.File), Offset: f.Offset,
-		Err: fmt.Errorf("%w: %s: %s", ErrDamaged, f.Kind, f.Detail), Advice: advice,
-	}
+	e.Err, e.Advice = fmt.Errorf("%w: %s: %s", ErrDamaged, f.Kind, f.Detail), adviseDamaged
+	return e
 }
 
 // findings collects; once there is damage in the log, reading it stops.
