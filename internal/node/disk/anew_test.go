@@ -447,6 +447,43 @@ func TestRestoreOnFullDisk(t *testing.T) {
 	}
 }
 
+// A disk that fails ends a restore. There is no node that could be started again: what it says is to
+// give the command again, which then works.
+func TestRestoreOnFailingDisk(t *testing.T) {
+	base := simdisk.New()
+	saved(t, base)
+	for _, kind := range []string{"write", "sync", "sync directory", "rename"} {
+		for k := 1; ; k++ {
+			files := base.Clone()
+			err := failing(files, kind, k)
+			if err == nil {
+				break
+			}
+			names, _ := files.List("new")
+			if said := err.Error(); slices.Contains(names, "unfinished") && (strings.Contains(said, "start it again") || !strings.Contains(said, "give the command again")) {
+				t.Errorf("%s %d: %v", kind, k, err)
+			}
+			if _, err := disk.Restore(files, "backups/b", anew("new", 0)); err != nil {
+				t.Errorf("%s %d, and again: %v", kind, k, err)
+			}
+		}
+	}
+}
+
+// failing restores with the k-th operation of a kind ending in an error of the disk.
+func failing(files *simdisk.Disk, kind string, k int) error {
+	_, err := disk.Restore(&simdisk.Faults{FS: files, Check: func(op simdisk.Op) error {
+		if op.Kind == kind {
+			k--
+		}
+		if op.Kind == kind && k == 0 {
+			return syscall.EIO
+		}
+		return nil
+	}}, "backups/b", anew("new", 0))
+	return err
+}
+
 // Promise: accept-loss salvages what is readable, up to the first damage.
 func TestAcceptLoss(t *testing.T) {
 	files := simdisk.New()

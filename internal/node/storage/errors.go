@@ -74,6 +74,7 @@ const (
 	adviseBackup  = "take another backup; nothing was changed"
 	adviseEmpty   = "name a new or empty directory; nothing was changed"
 	adviseAgain   = "give the command again, with this directory or another; nothing was changed"
+	adviseRewrite = "free space or mend the disk, then give the command again, with this directory or another"
 	adviseDamaged = "nothing was changed; in a cluster move the files aside and let the node join again under a new id, " +
 		"alone restore a backup or accept the loss"
 )

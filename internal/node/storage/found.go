@@ -34,7 +34,19 @@ func Found(fsys FS, dir string, o Options, meta SnapshotMeta, body func(io.Write
 	if err := vacant(fsys, dir); err != nil {
 		return err
 	}
-	return s.found(meta, body)
+	return again(s.found(meta, body))
+}
+
+// again says what to do when Found could not write: there is no node yet that could be started
+// again, and what is there already does not hinder Found.
+func again(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Advice != adviseRestart {
+		return err
+	}
+	told := *e
+	told.Advice = adviseRewrite
+	return &told
 }
 
 func (s *Store) found(meta SnapshotMeta, body func(io.Writer) error) error {
@@ -62,8 +74,18 @@ func (s *Store) found(meta SnapshotMeta, body func(io.Writer) error) error {
 	}
 	return s.steps(
 		step{"rename", s.path(unfinishedName), func() error { return s.fs.Rename(s.path(unfinishedName), s.path(identityName)) }},
-		step{"sync directory", s.dir, func() error { return s.fs.SyncDir(s.dir) }},
+		step{"sync directory", s.dir, s.finish},
 	)
+}
+
+// finish makes the name of the identity durable. If that fails the store stays unfinished, so that Found
+// can begin again, and no node starts on a name that the disk may not have.
+func (s *Store) finish() error {
+	err := s.fs.SyncDir(s.dir)
+	if err != nil {
+		_ = s.fs.Rename(s.path(identityName), s.path(unfinishedName))
+	}
+	return err
 }
 
 // unfinishedName is the identity of a store that Found has not finished.
