@@ -97,7 +97,19 @@ func Restore(backup string, a Anew) (Began, error) {
 // directory old, up to the first damage. old is not changed, and no process may
 // use it. If the other nodes of the cluster are well, replace the node instead.
 func AcceptLoss(old string, a Anew) (Began, error) {
-	return a.begin("accept the loss", a.salvaging(disk.AcceptLoss, old))
+	return a.begin("accept the loss", a.salvaging(acceptLoss, old))
+}
+
+// acceptLoss does not say to accept the loss where nothing can be read: that was asked for.
+func acceptLoss(fsys storage.FS, old string, s disk.Start) (disk.Origin, error) {
+	o, err := disk.AcceptLoss(fsys, old, s)
+	e, ok := errors.AsType[*storage.Error](err)
+	if !ok || !errors.Is(err, storage.ErrDamaged) || errors.Is(err, storage.ErrUnfinished) {
+		return o, err
+	}
+	again := *e
+	again.Advice = "nothing of it can be read: restore a backup, or in a group let the node join again on an empty directory; nothing was changed"
+	return o, &again
 }
 
 // ForceNewCluster makes the last node of a cluster, which cannot decide without

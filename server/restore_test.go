@@ -323,6 +323,28 @@ func TestRestore_WithoutIdentity(t *testing.T) {
 	}
 }
 
+// A directory of which the log begins behind every snapshot has nothing that can be read: to accept the
+// loss says so, and not to accept the loss.
+func TestAcceptLoss_NothingLeft(t *testing.T) {
+	cfg := server.Config{Dir: t.TempDir()}
+	s := start(t, cfg)
+	newClient(t, 1, one(s)).do(add())
+	s.Close()
+	snaps, err := filepath.Glob(filepath.Join(cfg.Dir, "snap-*"))
+	if err != nil || len(snaps) == 0 {
+		t.Fatal(snaps, err)
+	}
+	for _, file := range snaps {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	anew := server.Anew{Dir: filepath.Join(t.TempDir(), "new")}
+	if _, err := server.AcceptLoss(cfg.Dir, anew); !errors.Is(err, storage.ErrDamaged) || !contains(err, "nothing of it can be read: restore a backup") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 // flipped turns a bit of a file around.
 func flipped(t *testing.T) func(file string) {
 	return func(file string) {
