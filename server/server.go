@@ -201,6 +201,9 @@ func (s *Server) start(rec replica.Recovered) error {
 		}
 		return l.failed
 	}
+	if l.peers != nil {
+		l.peers.Begin() // it knows by now what this directory says
+	}
 	go l.run()
 	switch {
 	case l.founding.asking.Load():
@@ -248,7 +251,7 @@ func (s *Server) listen(l *loop) error {
 	l.peers, err = transport.New(transport.Config{
 		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, Elsewhere: addresses(s.cfg.founders()), TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: s.receiveSnapshot(l), Dial: s.cfg.host.Dialer(),
 		Dir: s.disk.Directory(), Versions: transport.Versions(l.node.Versions()), Met: s.met(l), Refused: s.refused(l), Word: s.reply(l), Deliver: s.hear(l),
-		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) },
+		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) }, Later: true,
 	}, ln)
 	if err != nil {
 		ln.Close()

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -287,6 +288,40 @@ func TestStatesOfTwoGroupsStayApart(t *testing.T) {
 		}
 		if (x.refused[1] != nil && x.refused[2] != nil) != c.apart || c.apart && len(x.met) > 0 {
 			t.Errorf("%s: they are told %v, and have met %v", name, x.refused, x.met)
+		}
+	}
+}
+
+// Until it has been told what its own state says, a node shows nobody that it has none, be it dialled or be others
+// in its peers: a connection that stood before would stay, whatever the two are.
+func TestNothingIsSaidBeforeTheState(t *testing.T) {
+	x := &told{refused: map[uint64]error{}, met: map[uint64]uint64{}}
+	a, calls := x.start(t, 1, 11), make(chan error, 10)
+	a.Know(map[uint64]uint64{1: 11, 2: 0}, 2)
+	a.Raise(3)
+	b, err := New(Config{ID: 2, Cluster: 7, Dir: 22, Later: true, Unreachable: func(uint64) {},
+		Refused: func(_ uint64, err error) { calls <- err }, Met: func(uint64, uint64, Versions) { calls <- nil }}, listen(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.SetPeers(map[uint64]string{1: a.ln.Addr().String()})
+	early, err := net.Dial("tcp", b.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer early.Close()
+	_, _ = early.Write(a.hello(forMessages, 2).encode())
+	_ = early.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	if h, err := readHello(early); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a node that knows nothing yet says %+v, %v", h, err)
+	}
+	b.Know(map[uint64]uint64{2: 22})
+	b.Raise(3)
+	b.Begin()
+	for range 2 { // the call that came early, and its own
+		if err := <-calls; err == nil || !strings.Contains(err.Error(), "have each a state") {
+			t.Errorf("two groups meet: %v", err)
 		}
 	}
 }

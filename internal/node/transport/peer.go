@@ -75,7 +75,7 @@ const (
 
 func (p *peer) run() {
 	pause := firstPause
-	for p.t.ctx.Err() == nil && !p.gone() {
+	for p.t.begins() && !p.gone() {
 		conn, err := p.t.dial(p, forMessages)
 		if err != nil {
 			conn, err = p.lookElsewhere(err)

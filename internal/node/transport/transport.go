@@ -55,6 +55,8 @@ type Config struct {
 	Timeout time.Duration
 	// Dial connects to the address of a peer; nil: over TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Later has the transport wait for Begin before it dials or answers anybody.
+	Later bool
 }
 
 // Versions are the cluster versions that a node supports.
@@ -70,6 +72,7 @@ type Transport struct {
 	cfg    Config
 	ctx    context.Context
 	cancel context.CancelFunc
+	begun  chan struct{} // closed: peers are dialled and answered
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex
@@ -84,7 +87,7 @@ type Transport struct {
 
 const defaultTimeout = 5 * time.Second
 
-// New listens on ln, which the transport closes in the end.
+// New listens on ln, which the transport closes in the end, and begins, if not [Config].Later.
 func New(cfg Config, ln net.Listener) (*Transport, error) {
 	if cfg.QueueBytes == 0 {
 		cfg.QueueBytes = 16 << 20
@@ -94,9 +97,25 @@ func New(cfg Config, ln net.Listener) (*Transport, error) {
 		return nil, fmt.Errorf("transport: %w: %s is not loopback, and nodes beyond it have to show certificates: set TLS (holdfast serve: --peer-cert, --peer-key and --peer-ca)", fs.ErrInvalid, ln.Addr())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, peers: map[uint64]*peer{}, back: map[uint64][]*peer{}, conns: map[net.Conn]caller{}, ln: ln}
+	t := &Transport{cfg: cfg, ctx: ctx, cancel: cancel, begun: make(chan struct{}), peers: map[uint64]*peer{}, back: map[uint64][]*peer{}, conns: map[net.Conn]caller{}, ln: ln}
+	if !cfg.Later {
+		t.Begin()
+	}
 	t.wg.Go(t.accept)
 	return t, nil
+}
+
+// Begin ends what [Config].Later asks for: Know and Raise have told what this node's state says. A
+// handshake before that would take the node for one without a state, whatever the other is, and its connection would stay.
+func (t *Transport) Begin() { close(t.begun) }
+
+// begins waits for Begin; false: the transport is closed.
+func (t *Transport) begins() bool {
+	select {
+	case <-t.begun:
+	case <-t.ctx.Done():
+	}
+	return t.ctx.Err() == nil
 }
 
 func loopback(a net.Addr) bool {
@@ -244,7 +263,7 @@ func (t *Transport) untrack(c net.Conn) {
 }
 
 func (t *Transport) accept() {
-	for {
+	for t.begins() {
 		c, err := t.ln.Accept()
 		if err != nil {
 			if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -306,7 +325,9 @@ func (t *Transport) serve(raw net.Conn) {
 // hello is what this node says to a peer. It tells no version of the group as long as this node is on its way into the
 // group that its state tells of: what it has is of before it came, and is taken for no state of its own.
 func (t *Transport) hello(why purpose, to uint64) hello {
-	known, version := t.known(to)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known, version := t.dirs[to], t.version
 	if t.isComing() {
 		version = 0
 	}
@@ -410,10 +431,9 @@ func (t *Transport) apart(h hello) bool {
 	return stated && h.known == 0 && dir == 0 && (!member || t.coming[h.from])
 }
 
-// isComing: of the group that this node's state tells of it is no member yet, or has not shown its directory.
+// isComing: of the group that this node's state tells of it is no member yet, or has not shown its directory. The
+// lock is held.
 func (t *Transport) isComing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	_, member := t.dirs[t.cfg.ID]
 	return t.dirs != nil && !member || t.coming[t.cfg.ID]
 }
