@@ -227,6 +227,7 @@ func TestOtherGroupEndsNobody(t *testing.T) {
 		"one was removed there":    {one: map[uint64]uint64{1: 11}, two: map[uint64]uint64{1: Removed, 2: 22}},
 		"the answerer is new":      {one: map[uint64]uint64{1: 11, 2: 99}, two: map[uint64]uint64{2: 22}},
 		"the answerer was removed": {one: map[uint64]uint64{1: 11, 2: Removed}, two: map[uint64]uint64{2: 22}},
+		"one was added to both":    {one: map[uint64]uint64{1: 11, 2: 22}, two: map[uint64]uint64{1: 98, 2: 22}},
 	} {
 		x := &told{refused: map[uint64]error{}, met: map[uint64]uint64{}}
 		a, b := x.start(t, 1, 11), x.start(t, 2, 22)

@@ -440,11 +440,18 @@ func (t *Transport) isComing() bool {
 
 // believes reports whether what a peer says of this very node may end it: the group knows
 // the peer by its directory, or does not know this one. Groups that never had to do with
-// each other may have one cluster id, and the address of a node may lead into the other.
+// each other may have one cluster id, and the address of a node may lead into the other. A group that
+// knows this directory never knows another by its number: a peer that does is of another group, also if it was added to both.
 func (t *Transport) believes(h hello) bool {
 	peer, _ := t.known(h.from)
 	self, _ := t.known(t.cfg.ID)
-	return peer != 0 && peer == h.dir || self == 0 || self != t.cfg.Dir
+	switch {
+	case self == 0 || self != t.cfg.Dir:
+		return true
+	case h.known != 0 && h.known != Removed && h.known != self:
+		return false
+	}
+	return peer != 0 && peer == h.dir
 }
 
 // dial opens a connection to a peer for a purpose.
