@@ -85,19 +85,23 @@ func run(only []string) error {
 // catchAll deals the bugs out to workers, each with a copy of the tree in dir,
 // and says how many were not caught.
 func catchAll(dir string, bugs []bug) (missed int, err error) {
-	todo, verdicts := make(chan bug, len(bugs)), make(chan bool)
-	for _, b := range bugs {
-		todo <- b
+	groups := grouped(bugs)
+	todo, verdicts := make(chan group, len(groups)), make(chan bool)
+	for _, g := range groups {
+		todo <- g
 	}
 	close(todo)
 	for i := range workers {
-		tree := filepath.Join(dir, strconv.Itoa(i))
-		if err := copyTree(".", tree); err != nil {
+		w := worker{tree: filepath.Join(dir, strconv.Itoa(i)), told: func(b bug, err error, took time.Duration) {
+			tell(b, err, took)
+			verdicts <- err == nil
+		}}
+		if err := copyTree(".", w.tree); err != nil {
 			return 0, err
 		}
 		go func() {
-			for b := range todo {
-				verdicts <- b.told(tree)
+			for g := range todo {
+				w.judge(g)
 			}
 		}()
 	}
@@ -109,16 +113,13 @@ func catchAll(dir string, bugs []bug) (missed int, err error) {
 	return missed, nil
 }
 
-// told prints whether the bug is caught.
-func (b bug) told(tree string) (caught bool) {
-	began := time.Now()
+// tell prints whether the bug is caught.
+func tell(b bug, err error, took time.Duration) {
 	verdict := "caught"
-	err := b.catch(tree)
 	if err != nil {
 		verdict = err.Error()
 	}
-	fmt.Printf("%-20s %s: %s (%.1fs)\n", b.source, b.name, verdict, time.Since(began).Seconds())
-	return err == nil
+	fmt.Printf("%-20s %s: %s (%.1fs)\n", b.source, b.name, verdict, took.Seconds())
 }
 
 func pick(bugs []bug, only []string) []bug {
@@ -171,11 +172,18 @@ func (b bug) runTest(dir string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
+	return b.verdict(ctx, out, err)
+}
+
+var errPassed = errors.New("NOT CAUGHT: the test passed")
+
+// verdict is nil if a test that ran with the bug failed as it must.
+func (b bug) verdict(ctx context.Context, out []byte, err error) error {
 	switch {
 	case ctx.Err() != nil, bytes.Contains(out, []byte("panic: test timed out after")):
 		return errors.New("NOT CAUGHT: the test did not end")
 	case err == nil:
-		return errors.New("NOT CAUGHT: the test passed")
+		return errPassed
 	case bytes.Contains(out, []byte("[build failed]")), bytes.Contains(out, []byte("[setup failed]")):
 		return fmt.Errorf("does not build:\n%s", out)
 	case !bytes.Contains(out, []byte("FAIL")):
