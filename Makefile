@@ -14,15 +14,19 @@ PLATFORMS := windows/amd64 darwin/arm64 freebsd/amd64 linux/386
 # Packages without goroutines run without the race detector: nothing to find,
 # and it costs them ten times the time. So do worlds and what measures sizes; their code is raced elsewhere.
 PURE     := ./internal/core/... ./crdt/... ./guard ./guard/guardfile/... ./limit/... ./internal/session/... ./internal/watch/... ./internal/deadline/... ./internal/node/storage/... ./internal/node/replica/... ./internal/node/disk/... ./internal/node/admission/... ./internal/sim/... ./internal/size/... ./internal/world/...
+# Tests of the program start hundreds of processes, and a raced one takes five times the processor time of another: a part of
+# them is raced all the same, and what the processes do beneath the program is raced in the packages that do it.
+PROGRAM  := ./internal/cli
+PROGRAM_RACED := TestScripts/(lock|session|signals|kinds|limit|killed|lost)$$|TestServe$$|TestServe_(Limit|TLS|ChecksByItself)$$|TestServerKilled|TestSessionKeep|TestKilled_|TestCuts|TestPipeline_Left|TestEdge|TestGroup$$|TestSnapshot$$
 # The packages that take longest begin first, so that none of them runs alone at the end.
-LONGEST  := ./internal/cli ./pghold ./redishold ./internal/node/api ./natshold ./server ./pipeline/run ./remote
-RACED     = $(shell $(GO) list $(LONGEST)) $(filter-out $(shell $(GO) list $(PURE) $(LONGEST)),$(shell $(GO) list ./...))
+LONGEST  := ./pghold ./redishold ./internal/node/api ./natshold ./server ./pipeline/run ./remote
+RACED     = $(shell $(GO) list $(LONGEST)) $(filter-out $(shell $(GO) list $(PURE) $(LONGEST) $(PROGRAM)),$(shell $(GO) list ./...))
 # Checkers that run for a minute collect garbage less often: a third less processor time. So do tests: a quarter less.
 ROOMY    := GOGC=400 GOMEMLIMIT=3GiB
 ROOMY_TEST := GOGC=400 GOMEMLIMIT=1GiB
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour demo test pure raced check deps bench bench-sizes bench-peers bench-servers planted mutate prove sim operators worlds proto
+.PHONY: help run tour demo test pure program raced check deps bench bench-sizes bench-peers bench-servers planted mutate prove sim operators worlds proto
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -43,10 +47,14 @@ FORCE:
 
 test: deps ## everything that must pass before a change lands
 	@$(MAKE) --no-print-directory check GOFLAGS=-race # what vet compiles serves the raced tests too
-	@$(MAKE) --no-print-directory -j 2 pure raced
+	@$(MAKE) --no-print-directory -j 3 pure program raced
 
 pure:
 	$(ROOMY_TEST) $(GO) test -vet=off -timeout 30m -p 1 $(PURE) # beside the raced ones, which mostly wait; check vets all
+
+program:
+	$(ROOMY_TEST) $(GO) test -vet=off -timeout 30m $(PROGRAM)
+	$(ROOMY_TEST) $(GO) test -vet=off -timeout 30m -race -run '$(PROGRAM_RACED)' $(PROGRAM)
 
 raced:
 	$(ROOMY_TEST) $(GO) test -vet=off -timeout 30m -race -p 3 $(RACED)

@@ -29,6 +29,7 @@ type Checker struct {
 	names    []*name
 	arrivals int
 	token    uint64 // last granted
+	revision uint64 // of the last event; 0: the next one may have any
 	entry    twin.Entry
 	out      twin.Output
 }
@@ -109,8 +110,10 @@ func (k *Checker) kind() error {
 		k.frozen = true
 	case core.EntryUnfreeze:
 		k.frozen = false
+	case core.EntryRaise:
+		k.revision = 0
 	case core.EntryForget:
-		k.sessions, k.claims = nil, nil
+		k.revision, k.sessions, k.claims = 0, nil, nil
 		for _, n := range k.names {
 			n.holds = nil
 		}

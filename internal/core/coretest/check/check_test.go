@@ -57,6 +57,7 @@ func TestComplains(t *testing.T) {
 		{"late hold", []core.Frame{frame(a, 1, brief)}, 2e9, func(o *twin.Output) { o.Events = nil }, "although that ended"},
 		{"deadline back", []core.Frame{frame(a, 1, mutex)}, 0, func(o *twin.Output) { o.Replies[0].Deadline = 5 }, "went back"},
 		{"wrong time", []core.Frame{frame(a, 1, mutex)}, 0, func(o *twin.Output) { o.Replies[0].Now = 7 }, "says now"},
+		{"silent change", []core.Frame{frame(a, 1, mutex), frame(b, 1, slots)}, 0, func(o *twin.Output) { o.Events[len(o.Events)-1].Revision += 2 }, "no event tells"},
 		{"push to nobody", []core.Frame{frame(a, 1, mutex)}, 0, pushSeven, "no claim"},
 		{"order of events", []core.Frame{frame(a, 1, mutex, core.Command{Op: core.OpRelease, Target: 1})}, 0, olderEvent, "comes after"},
 	}

@@ -15,6 +15,10 @@ func (k *Checker) events() error {
 			return fmt.Errorf("event %d.%d comes after %d.%d", e.Revision, e.Ordinal, last.Revision, last.Ordinal)
 		}
 		last = e
+		if k.revision != 0 && e.Revision > k.revision+1 {
+			return fmt.Errorf("event %d.%d comes after revision %d, and no event tells what changed in between", e.Revision, e.Ordinal, k.revision)
+		}
+		k.revision = e.Revision
 		if err := k.event(e); err != nil {
 			return fmt.Errorf("event %d.%d %s:%s %s: %w", e.Revision, e.Ordinal, e.Kind, e.Verb, e.Name, err)
 		}
