@@ -41,7 +41,8 @@ func WithPrevious() WatchOption { return watchFunc(func(r *driver.WatchRequest) 
 // from now on. Another one needs the feature "watch-history", else it is
 // errors.ErrUnsupported. A node keeps the newest 16,384 events or those with names
 // and values of 64 MiB, whichever are fewer, but its newest log entry whole; a
-// revision before that is ErrCompacted. The first event is watch:ready, with the
+// revision before that is ErrCompacted, and so is one of a server that was lost, at
+// the one that began on an empty directory in its place. The first event is watch:ready, with the
 // revision from which everything follows. Where events are missing there is a watch:resync (read
 // the state anew) or the error ErrCompacted: never a silent gap. An error is
 // the last pair.

@@ -235,13 +235,17 @@ func newGroup(t *testing.T, n int) *group {
 // inBubble runs a test of a group in fake time: there a busy machine elects no other leader.
 func inBubble(t *testing.T, n int, test func(t *testing.T, g *group)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		cfgs, wires := founderConfigs(t, n), &host.Pipes{}
-		for i := range cfgs {
-			host.Put(&cfgs[i], &host.Host{Listen: wires.Listen, Dial: wires.Dial})
-		}
-		test(t, started(t, cfgs))
-	})
+	synctest.Test(t, func(t *testing.T) { test(t, onWires(t, n)) })
+}
+
+// onWires is a new group in a bubble, on a network of its own.
+func onWires(t *testing.T, n int) *group {
+	t.Helper()
+	cfgs, wires := founderConfigs(t, n), &host.Pipes{}
+	for i := range cfgs {
+		host.Put(&cfgs[i], &host.Host{Listen: wires.Listen, Dial: wires.Dial})
+	}
+	return started(t, cfgs)
 }
 
 func started(t *testing.T, cfgs []server.Config) *group {

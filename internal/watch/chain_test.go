@@ -81,8 +81,8 @@ func (c *chain) revision(entries int) uint64 {
 	return c.truth[c.ends[entries-1]-1].Revision
 }
 
-// entry lets something happen: mostly little, sometimes thousands of events, and
-// sometimes only denials, which take the revision of the last change.
+// entry lets something happen: mostly little, sometimes thousands of events, sometimes
+// only denials, which take the revision of the last change, and sometimes the revision is raised before it.
 func (c *chain) entry() {
 	n := 1 + c.rnd.IntN(4)
 	if c.rnd.IntN(150) == 0 {
@@ -93,6 +93,9 @@ func (c *chain) entry() {
 		e.Revision, e.Ordinal = c.truth[len(c.truth)-1].Revision, c.truth[len(c.truth)-1].Ordinal
 	}
 	denials := e.Revision > 0 && c.rnd.IntN(4) == 0
+	if !denials && c.rnd.IntN(40) == 0 {
+		e.Revision += 1000
+	}
 	for i := range n {
 		if e.Ordinal++; !denials && (i == 0 || c.rnd.IntN(3) > 0) {
 			e.Revision, e.Ordinal = e.Revision+1, 0

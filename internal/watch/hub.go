@@ -31,8 +31,17 @@ type Hub struct {
 	revision uint64
 	ordinal  uint32 // of the next event at that revision
 	woken    []*Watcher
+	skipped  gap
 	tally    Tally
 }
+
+// gap are revisions that the machine was raised over: nothing has happened at those behind
+// after and before next. A watch that asks for one of them has heard of it from another history,
+// as of a machine that was lost before this one began in its place.
+type gap struct{ after, next uint64 }
+
+// holds reports whether a watch from revision on has seen another history.
+func (g gap) holds(revision uint64) bool { return g.after+1 < revision && revision < g.next }
 
 // NewHub returns a hub that keeps history events (0: [DefaultHistory]) of a
 // machine that stands at revision.
@@ -76,7 +85,8 @@ type Watcher struct {
 const all = math.MaxUint64
 
 // Add registers a watcher for events from revision from on; 0: from now on. The
-// revision returned is the first one that it will see completely.
+// revision returned is the first one that it will see completely. One that is not kept any more,
+// or that the machine was raised over, is a [*CompactedError].
 func (h *Hub) Add(f Filter, from uint64) (*Watcher, uint64, error) {
 	m, err := f.compile()
 	if err != nil {
@@ -87,6 +97,8 @@ func (h *Hub) Add(f Filter, from uint64) (*Watcher, uint64, error) {
 		from = h.revision + 1
 	} else if from < h.ring.floor {
 		return nil, 0, &CompactedError{Floor: h.ring.floor}
+	} else if h.skipped.holds(from) {
+		return nil, 0, &CompactedError{Floor: h.skipped.next}
 	} else {
 		w.scan = h.ring.find(from)
 	}
@@ -98,7 +110,7 @@ func (h *Hub) Add(f Filter, from uint64) (*Watcher, uint64, error) {
 // before is not kept any more, and every watcher gets a resync. It returns those
 // to wake, as Publish does.
 func (h *Hub) Jump(revision uint64) []*Watcher {
-	h.revision, h.ordinal = revision, 0
+	h.revision, h.ordinal, h.skipped = revision, 0, gap{}
 	h.ring = newRing(int(h.ring.size), revision)
 	h.woken = h.woken[:0]
 	h.tree.root.each(func(w *Watcher) {
@@ -115,26 +127,43 @@ func (h *Hub) Remove(w *Watcher) { h.tree.remove(w.filter.Prefix, w) }
 // and returns the watchers that have something to read and had nothing before
 // they were last read. The slice is valid until the next call.
 func (h *Hub) Publish(events []core.Event, revision uint64) []*Watcher {
-	h.move(events, revision)
 	h.woken = h.woken[:0]
 	h.ring.entry = h.ring.head
 	for i := range events {
 		e := &events[i]
+		h.move(e.Revision)
+		h.ordinal = e.Ordinal + 1
 		h.tally[e.Kind][e.Verb]++
 		pos := h.ring.add(*e)
 		h.tree.visit(e.Name, func(w *Watcher) { h.offer(w, e, pos) })
 	}
+	h.move(revision)
 	return h.woken
 }
 
-// move notes where the machine is after an apply.
-func (h *Hub) move(events []core.Event, revision uint64) {
-	if revision != h.revision {
-		h.revision, h.ordinal = revision, 0
+// move notes that the machine has come to a revision. Each change takes the next one, and is
+// told: what is beyond that was raised.
+func (h *Hub) move(revision uint64) {
+	if revision == h.revision {
+		return
 	}
-	if n := len(events); n > 0 && events[n-1].Revision == revision {
-		h.ordinal = events[n-1].Ordinal + 1
+	if revision > h.revision+2 {
+		h.skip(gap{after: h.revision, next: revision})
 	}
+	h.revision, h.ordinal = revision, 0
+}
+
+// skip notes what the machine was raised over. Watchers that waited for something there
+// have to read the state anew. Of several gaps only the newest is kept: no watch begins before
+// one that was, so that machines which are raised often keep nothing of it.
+func (h *Hub) skip(g gap) {
+	h.ring.floor, h.skipped = max(h.ring.floor, h.skipped.next), g
+	h.tree.root.each(func(w *Watcher) {
+		if g.holds(w.from) && !w.woken {
+			w.jumped, w.woken = true, true
+			h.woken = append(h.woken, w)
+		}
+	})
 }
 
 func (h *Hub) offer(w *Watcher, e *core.Event, pos uint64) {

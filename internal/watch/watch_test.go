@@ -114,6 +114,57 @@ func TestCompacted(t *testing.T) {
 	}
 }
 
+// What a machine was raised over has never happened on it: a watch that asks for something
+// there has seen another history, and is told so. Others see nothing of it.
+func TestRaised(t *testing.T) {
+	h := watch.NewHub(0, 0)
+	waits, later, sees := mustAdd(t, h, watch.Filter{}, 500), mustAdd(t, h, watch.Filter{}, 1000), mustAdd(t, h, watch.Filter{}, 0)
+	if woken := h.Publish(nil, 1000); len(woken) != 1 || woken[0] != waits {
+		t.Errorf("%d watches are woken", len(woken))
+	}
+	if _, resync := h.Read(waits, nil, 10); resync != 1001 {
+		t.Errorf("a watch from within is told a resync to %d", resync)
+	}
+	denial := event(1000, "a", core.VerbDenied)
+	h.Publish([]core.Event{denial, event(1001, "a", core.VerbAcquired)}, 1001)
+	for what, w := range map[string]*watch.Watcher{"from the other end": later, "from now on": sees, "from the beginning": mustAdd(t, h, watch.Filter{}, 1)} {
+		if got, resync := h.Read(w, nil, 10); len(got) != 2 || resync != 0 {
+			t.Errorf("a watch %s sees %s and a resync to %d", what, text(got), resync)
+		}
+	}
+	refusesBetween(t, h, 1, 1000)
+}
+
+// refusesBetween checks that watches from behind a revision, and before another, are refused.
+func refusesBetween(t *testing.T, h *watch.Hub, after, next uint64) {
+	t.Helper()
+	for from, want := range map[uint64]bool{after: false, after + 1: true, next - 1: true, next: false} {
+		_, _, err := h.Add(watch.Filter{}, from)
+		gone, refused := errors.AsType[*watch.CompactedError](err)
+		if refused != want || refused && gone.Floor != next {
+			t.Errorf("a watch from %d: %v", from, err)
+		}
+	}
+}
+
+// A log that is applied at once tells the same, and of several gaps that of the newest: no watch
+// begins before an older one.
+func TestRaisedAgain(t *testing.T) {
+	h := watch.NewHub(0, 0)
+	h.Publish([]core.Event{event(1000, "a", core.VerbAcquired), event(1001, "a", core.VerbReleased), event(5000, "a", core.VerbAcquired)}, 5000)
+	refusesBetween(t, h, 1002, 5000)
+	if h.Floor() != 1000 {
+		t.Errorf("watches begin from %d", h.Floor())
+	}
+	if got, _ := h.Read(mustAdd(t, h, watch.Filter{}, 1000), nil, 10); len(got) != 3 {
+		t.Errorf("a watch from between the gaps sees %s", text(got))
+	}
+	h.Jump(9000)
+	if _, _, err := h.Add(watch.Filter{}, 9001); err != nil {
+		t.Errorf("a watch behind a snapshot: %v", err)
+	}
+}
+
 // A revision is seen whole or not at all: when the ring drops one of its
 // events, the revision is below the floor.
 func TestFloorIsWhole(t *testing.T) {
