@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -199,19 +200,60 @@ func TestAway_AllRestartAfterMove(t *testing.T) {
 // where another looks for it, but --members has the new addresses.
 func TestAway_AllMoved(t *testing.T) {
 	inMotion(t, func(t *testing.T, g *moving) {
-		g.whole()
-		for id := range g.nodes {
-			g.stop(id + 1)
-		}
-		moved := slices.Clone(g.cfgs[0].Founders)
-		for i := range moved {
-			moved[i].Peer = services.Addr(t)
-		}
-		for i := range g.cfgs {
-			g.cfgs[i].Founders, g.cfgs[i].Listen = moved, moved[i].Peer
-		}
+		g.allMove()
 		g.start(1)
 		g.start(3)
 		g.whole()
+	})
+}
+
+// allMove stops all nodes, and gives them new addresses of which --members of all know.
+func (g *moving) allMove() {
+	g.t.Helper()
+	g.whole()
+	for id := range g.nodes {
+		g.stop(id + 1)
+	}
+	moved := slices.Clone(g.cfgs[0].Founders)
+	for i := range moved {
+		moved[i].Peer, moved[i].Client = services.Addr(g.t), services.Addr(g.t)
+	}
+	for i := range g.cfgs {
+		g.cfgs[i].Founders, g.cfgs[i].Listen = moved, moved[i].Peer
+	}
+}
+
+// follower waits for one that has a leader, and for the address at which it tells clients to find that.
+func (g *moving) follower() (s *server.Server, leads server.Leader) {
+	g.t.Helper()
+	g.soon(func(context.Context) error {
+		for _, s = range g.nodes {
+			if leads, _ = s.Leader(); leads.ID != 0 && leads.ID != s.ID() {
+				return nil
+			}
+		}
+		return errors.New("no node follows another")
+	})
+	return s, leads
+}
+
+// Until the group has been told that all nodes moved, a node that follows sends clients to where --members has the
+// leader, and asks it there for what operators order: so the group can be told by any node.
+func TestAway_AllMovedAreTold(t *testing.T) {
+	inMotion(t, func(t *testing.T, g *moving) {
+		g.allMove()
+		for id := range g.nodes {
+			g.start(id + 1)
+		}
+		g.whole()
+		s, leads := g.follower()
+		if want := g.cfgs[0].Founders[leads.ID-1].Client; leads.Addr != want {
+			t.Errorf("clients are told to find the leader, node %d, at %s, not at %s", leads.ID, leads.Addr, want)
+		}
+		for _, m := range g.cfgs[0].Founders {
+			if _, err := s.Members(within(t), replica.Change{Update: []replica.Endpoint{{ID: m.ID, Peer: m.Peer, Client: m.Client}}}); err != nil {
+				t.Errorf("the group is told where node %d is: %v", m.ID, err)
+			}
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,6 +72,7 @@ func (s *Server) pass(ctx context.Context, o order) (uint64, error) {
 	st, unknown := s.Status(ctx)
 	for _, e := range st.Members.Endpoints {
 		if unknown == nil && e.ID == st.Leader && e.ID != st.ID {
+			e.Peer = cmp.Or(s.loop.peers.FoundAt(e.ID), e.Peer)
 			return s.forward(e, o)
 		}
 	}

@@ -58,6 +58,7 @@ type loop struct {
 	notice    func(error) // tells an operator
 	dir       string
 	here      func(id uint64, addr string) bool // a node looked for at an address is this one
+	named     []replica.Endpoint                // where operators say that nodes are
 
 	hubMu sync.Mutex
 	hub   *watch.Hub
@@ -230,8 +231,24 @@ func (l *loop) feed(in *inbox, ticked bool) {
 		l.tellFull()
 		l.probe()
 		l.node.Date(time.Now().Unix())
+		l.node.Elsewhere(l.strayed())
 		l.node.Tick(now)
 	}
+}
+
+// strayed are the members that were found where operators say that they are, and not where the group
+// has them, each with its address for clients.
+func (l *loop) strayed() map[uint64]string {
+	if l.peers == nil {
+		return nil
+	}
+	at := map[uint64]string{}
+	for _, e := range l.named {
+		if l.peers.FoundAt(e.ID) != "" {
+			at[e.ID] = e.Client
+		}
+	}
+	return at
 }
 
 // receiveFrame hands on what came over a stream, unless that has ended meanwhile:

@@ -180,6 +180,7 @@ func (s *Server) start(rec replica.Recovered) error {
 	}
 	l := newLoop(node, s.cfg.Tick, told)
 	l.host, l.notice, l.dir, l.here = s.cfg.host, s.notice, s.cfg.Dir, s.cfg.here
+	l.named = s.cfg.founders()
 	l.minTTL.Store(int64(node.MinTTL()))
 	l.founding.empty.Store(rec.Snapshot.Index == 0)
 	l.founding.asking.Store(s.cfg.asks(&rec))
@@ -356,10 +357,10 @@ func (s *Server) Look(ctx context.Context, f func(m *core.Machine, now int64)) e
 
 // otherLeads refuses a read if another node leads.
 func (s *Server) otherLeads(ctx context.Context) error {
-	st, err := s.Status(ctx)
-	if err == nil && st.Leader != 0 && st.Leader != s.cfg.ID {
+	_, err := s.Status(ctx)
+	if lead, _ := s.Leader(); err == nil && lead.ID != 0 && lead.ID != s.cfg.ID {
 		return &driver.Error{Op: "read", Kind: driver.ErrUnavailable, Outcome: driver.NotDone,
-			Err: fmt.Errorf("%w: ask node %d, %s", ErrNotLeader, st.Leader, cmp.Or(st.Members.Address(st.Leader), "of which it is not known here where clients find it"))}
+			Err: fmt.Errorf("%w: ask node %d, %s", ErrNotLeader, lead.ID, cmp.Or(lead.Addr, "of which it is not known here where clients find it"))}
 	}
 	return err
 }

@@ -27,6 +27,18 @@ func TestKeepEvents(t *testing.T) {
 	}
 }
 
+// Clients are sent to where the leader was found, as long as that is not where the group has it.
+func TestLeaderIsElsewhere(t *testing.T) {
+	n := &Node{leader: 2, members: Membership{Endpoints: []Endpoint{{ID: 2, Client: "group"}}}}
+	for at, want := range map[string]string{"": "group", "flags": "flags"} {
+		n.Elsewhere(map[uint64]string{2: at, 3: "another"})
+		_, told := n.Leader()
+		if sent := n.noLeader(core.SessionID{1}, 1, 1).Endpoint; told != want || sent != want {
+			t.Errorf("found at %q: clients are told %q, sessions %q", at, told, sent)
+		}
+	}
+}
+
 // A node does not go on with a membership that it could not read.
 func TestNoteEndpoints_CutOff(t *testing.T) {
 	for _, dirs := range []bool{true, false} {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -63,6 +64,8 @@ type Node struct {
 	handed   uint64 // the node that was last asked to take over
 	handing  int    // ticks since that was asked for
 	thawed   uint64 // the term in which this node proposed to end the wait
+
+	elsewhere map[uint64]string // where clients find members that are not where the group has them
 
 	heard   map[uint64]int64 // when a member last sent something
 	asked   *askedChange     // of the members, that waits for those that stay; nil: none
@@ -483,7 +486,13 @@ func (n *Node) Leads() (term uint64, leads bool) {
 
 // Leader is the leader, as far as this node knows, and where clients find it; 0: it
 // knows of nobody.
-func (n *Node) Leader() (id uint64, client string) { return n.leader, n.members.Address(n.leader) }
+func (n *Node) Leader() (id uint64, client string) { return n.leader, n.leaderAt() }
+
+// Elsewhere tells where clients find the members that are not at the addresses that the group has, as
+// long as it has not been told that they moved.
+func (n *Node) Elsewhere(clients map[uint64]string) { n.elsewhere = clients }
+
+func (n *Node) leaderAt() string { return cmp.Or(n.elsewhere[n.leader], n.members.Address(n.leader)) }
 
 // Machine is the state as applied. Only look at it between two inputs, and for a
 // linearizable answer only when [Output.Reads] says so.

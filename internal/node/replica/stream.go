@@ -233,7 +233,7 @@ func (n *Node) callBack() {
 
 func (n *Node) noLeader(id core.SessionID, stream, attempt uint64) *session.Message {
 	return &session.Message{Kind: session.KindRefused, Session: id, Stream: stream, Attempt: attempt,
-		Refusal: session.RefusedNoLeader, Endpoint: n.members.Address(n.leader), Text: "this node does not lead"}
+		Refusal: session.RefusedNoLeader, Endpoint: n.leaderAt(), Text: "this node does not lead"}
 }
 
 // bind adds an attachment to those of its stream.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +133,17 @@ func TestWayBackAfterAnImage(t *testing.T) {
 	})
 }
 
+// takesAll takes a snapshot.
+func takesAll(_ uint64, _ []byte, next func() ([]byte, error)) error {
+	for {
+		if _, err := next(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
 // A node that is not where the group has it is looked for where an operator says that it is, if it
 // is known by its directory.
 func TestElsewhere(t *testing.T) {
@@ -144,7 +158,7 @@ func TestElsewhere(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			at, heard, none := newPipes(), make(chan string, 100), func(uint64) {}
-			two, err := transport.New(transport.Config{ID: 2, Dir: 12, Unreachable: none, Deliver: func(_ uint64, data []byte) { heard <- string(data) }}, at)
+			two, err := transport.New(transport.Config{ID: 2, Dir: 12, Unreachable: none, Snapshot: takesAll, Deliver: func(_ uint64, data []byte) { heard <- string(data) }}, at)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,9 +178,46 @@ func TestElsewhere(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			one.Send(2, []byte("x"))
 			synctest.Wait()
-			if got := len(heard) == 1; got != c.want {
-				t.Errorf("%s: it is found: %v", name, got)
+			if got, at := len(heard) == 1, one.FoundAt(2); got != c.want || (at == "new") != c.want {
+				t.Errorf("%s: it is found: %v, at %q", name, got, at)
+			}
+			if err := one.SendSnapshot(2, []byte("meta"), strings.NewReader("body")); (err == nil) != c.want {
+				t.Errorf("%s: it is sent a snapshot: %v", name, err)
 			}
 		})
 	}
+}
+
+// A node that is back where the group has it is not elsewhere any more.
+func TestElsewhere_Back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at, back := newPipes(), atomic.Bool{}
+		two, err := transport.New(transport.Config{ID: 2, Dir: 12, Unreachable: func(uint64) {}, Snapshot: takesAll}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer two.Close()
+		one, err := transport.New(transport.Config{ID: 1, Dir: 11, Unreachable: func(uint64) {}, Elsewhere: map[uint64]string{2: "new"}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			if (addr == "old") != back.Load() {
+				return nil, errors.New("nobody is there")
+			}
+			return at.dial(ctx, addr)
+		}}, newPipes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Close()
+		one.Know(map[uint64]uint64{1: 11, 2: 12})
+		one.SetPeers(map[uint64]string{2: "old"})
+		for _, want := range []string{"new", ""} {
+			time.Sleep(2 * time.Second)
+			if got := one.FoundAt(2); got != want {
+				t.Errorf("it is found at %q, not at %q", got, want)
+			}
+			back.Store(true)
+			if err := one.SendSnapshot(2, []byte("meta"), strings.NewReader("body")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }

@@ -24,6 +24,7 @@ type peer struct {
 	wake   chan struct{}
 
 	up         atomic.Bool  // it has a connection
+	strayed    atomic.Bool  // it was found elsewhere when it was last looked for
 	unanswered atomic.Int64 // since when nothing was heard after something was sent, in ns; 0: it was
 }
 
@@ -76,10 +77,7 @@ const (
 func (p *peer) run() {
 	pause := firstPause
 	for p.t.begins() && !p.gone() {
-		conn, err := p.t.dial(p, forMessages)
-		if err != nil {
-			conn, err = p.lookElsewhere(err)
-		}
+		conn, err := p.reach(forMessages)
 		if err != nil {
 			p.drop()
 			p.t.pause(pause)
@@ -106,13 +104,32 @@ func (p *peer) use(conn net.Conn) {
 	<-broken
 }
 
-// lookElsewhere looks for a peer that was not found at its address, where it may have moved.
-func (p *peer) lookElsewhere(why error) (net.Conn, error) {
+// reach connects to a peer: at its address, or where it may have moved if it is not found there.
+func (p *peer) reach(why purpose) (net.Conn, error) {
+	conn, err := p.t.dial(p, why)
+	if err == nil {
+		p.strayed.Store(false)
+		return conn, nil
+	}
 	addr := p.t.cfg.Elsewhere[p.id]
 	if addr == "" || addr == p.addr || p.t.Known(p.id) == 0 || p.gone() {
-		return nil, why
+		return nil, err
 	}
-	return p.t.dial(&peer{id: p.id, addr: addr}, forMessages)
+	conn, there := p.t.dial(&peer{id: p.id, addr: addr}, why)
+	if there != nil {
+		return nil, err
+	}
+	p.strayed.Store(true)
+	return conn, nil
+}
+
+// FoundAt is where a peer was found that is not where SetPeers says; "": it is there, or was not
+// found at all.
+func (t *Transport) FoundAt(id uint64) string {
+	if p := t.peer(id); p != nil && p.strayed.Load() {
+		return t.cfg.Elsewhere[id]
+	}
+	return ""
 }
 
 func (p *peer) gone() bool {

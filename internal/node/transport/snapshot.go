@@ -21,7 +21,7 @@ func (t *Transport) SendSnapshot(to uint64, meta []byte, body io.Reader) error {
 	if p == nil {
 		return fmt.Errorf("transport: node %d is not known here", to)
 	}
-	c, err := t.dial(p, forSnapshot)
+	c, err := p.reach(forSnapshot)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (t *Transport) silent(p *peer, over <-chan struct{}) bool {
 			return false
 		case <-time.After(t.cfg.Timeout):
 		}
-		c, err := t.dial(p, forQuestion)
+		c, err := p.reach(forQuestion)
 		if err != nil {
 			missed++
 			continue
