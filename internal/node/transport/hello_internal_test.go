@@ -197,7 +197,7 @@ func TestMismatchesAreToldOnBothSides(t *testing.T) {
 	}{
 		"cluster": {8, 0, 2, "belongs to cluster 8, this is 7", "belongs to cluster 7, this is 8"},
 		"group":   {7, 9, 2, "serves group 9, this is 0", "serves group 0, this is 9"},
-		"number":  {7, 0, 3, "node 2 answers where node 3 should be", "means node 3, this is 2: if this is the address of node 3 (holdfast member ls), start it here as that"},
+		"number":  {7, 0, 3, "node 2 answers where node 3 should be", "means node 3, this is 2: while the group has no leader (holdfast status), start each node with its own directory, and with the true addresses of all in --members"},
 	} {
 		x := &told{refused: map[uint64]error{}, met: map[uint64]uint64{}}
 		a, b := x.startIn(t, 7, 0, 1, 11), x.startIn(t, c.cluster, c.group, 2, 22)

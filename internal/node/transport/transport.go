@@ -369,7 +369,7 @@ func (t *Transport) refuse(h hello) error {
 	case h.purpose == forQuestion:
 		return nil // a node that asks does not know the numbers yet
 	case h.to != t.cfg.ID:
-		return fmt.Errorf("%w: the other side means node %[2]d, this is %[3]d: if this is the address of node %[2]d (holdfast member ls), start it here as that, on an empty directory (holdfast serve --id %[2]d --join …); else tell the group where node %[2]d is (holdfast member update)", ErrHandshake, h.to, t.cfg.ID)
+		return fmt.Errorf("%w: the other side means node %[2]d, this is %[3]d: while the group has no leader (holdfast status), start each node with its own directory, and with the true addresses of all in --members (a majority of the directories must not be emptied); else, if this is the address of node %[2]d (holdfast member ls), start it here as that, on an empty directory (holdfast serve --id %[2]d --join …), or tell the group where node %[2]d is (holdfast member update)", ErrHandshake, h.to, t.cfg.ID)
 	case h.from == t.cfg.ID || h.from == 0:
 		return fmt.Errorf("%w: the other side calls itself node %d", ErrHandshake, h.from)
 	}
