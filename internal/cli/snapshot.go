@@ -256,6 +256,12 @@ func notRestored(err error) error {
 	return &failure{code: exitFailed, err: err}
 }
 
+// lastTaken says where what was read of a damaged directory ends. Records that are whole behind a damaged
+// one are given up with it: they count on what is lost.
+func lastTaken(o *server.Origin) string {
+	return fmt.Sprintf("the last that is taken is log entry %d, revision %d: all that was behind it in the directory is left out, whole or not", o.Index, o.Revision)
+}
+
 func (a *app) restoreCommand() *cobra.Command {
 	var (
 		anew              server.Anew
@@ -298,6 +304,9 @@ holds back all grants for so long.`,
 			}
 			for _, f := range b.From.Findings {
 				a.print().note(f)
+			}
+			if salvage {
+				a.print().note(lastTaken(&b.From))
 			}
 			result := map[string]any{"dir": anew.Dir, "node": digits(anew.ID), "cluster": digits(b.ClusterID), "from_cluster": digits(b.From.ClusterID), "from_revision": b.From.Revision}
 			held := ""
