@@ -67,8 +67,9 @@ type Config struct {
 	// moves damaged files aside and asks the group for a new number itself, which then
 	// forgets the old one.
 	NoReplace bool
-	// Moved: Dir was moved here, its node had stopped before, and nothing of it is left at the old place. A
-	// node of a group does not start without that on a copy of its directory, such as one that was moved to another disk.
+	// Moved: Dir was moved here, its node had stopped before and has not run since, and nothing of it is left at the old place. A
+	// node of a group does not start without that on a copy of its directory, such as one that was moved to another disk, also
+	// if that is at the same path.
 	//
 	// Danger: if the other directory is used again, what was acknowledged can be lost.
 	Moved bool

@@ -320,7 +320,7 @@ func (s *Server) arrive(rec *replica.Recovered) error {
 	case !alone && !s.cfg.Moved:
 		return s.cfg.uncertain(c)
 	case !s.cfg.Moved:
-		s.notice(fmt.Errorf("the directory %s was copied or moved from %s: if that is still there, see that it is not used any more, since two servers would grant the same. Tokens go on here beyond all that are given there", s.cfg.Dir, from(c)))
+		s.notice(s.cfg.forked(c))
 	}
 	return s.disk.Settle(s.cfg.ID, rec, s.newest(), time.Now())
 }
@@ -347,13 +347,31 @@ func path(dir, host string) string {
 	return dir + " on " + host
 }
 
+// forked tells the operator of a server alone that it goes on from a copy.
+func (c *Config) forked(copied *storage.Copied) error {
+	if copied.Here {
+		return fmt.Errorf("the directory %s is a copy of the one that was there before, as when a backup of files is put back: what was done after the copy was made is not known here. "+
+			"See that the original is not used any more, since two servers would grant the same. Tokens go on here beyond all that are given there. To go on from a backup without holders of before: holdfast snapshot restore", c.Dir)
+	}
+	return fmt.Errorf("the directory %s was copied or moved from %s: if that is still there, see that it is not used any more, since two servers would grant the same. Tokens go on here beyond all that are given there", c.Dir, from(copied))
+}
+
 // uncertain is why a node of a group does not start on a directory that is a copy.
 func (c *Config) uncertain(copied *storage.Copied) error {
-	was, why := "had stopped", "if that is still there and is started again, two nodes make promises under one number"
+	return fmt.Errorf("%w: %s. So the node does not take part, and has promised nothing here. "+
+		"If the other nodes run, empty %s and start the node by the same command line: the group lets it in anew. If the node had stopped before it was copied, has not run since, and nothing is left of the original, start it with Config.Moved (holdfast serve --moved). "+
+		"If a backup of files was put back at all nodes, make a new cluster of one of them (holdfast snapshot restore DIR --force-new-cluster --data NEW). If it is to be another node, let it join on an empty directory under a number of its own (holdfast serve --join, holdfast member add)",
+		storage.ErrCopied, c.doubt(copied), c.Dir)
+}
+
+// doubt is what is not known of a copy.
+func (c *Config) doubt(copied *storage.Copied) string {
+	came, was, why := "it was copied or moved from", "had stopped", "if that is still there and is started again, two nodes make promises under one number"
+	if copied.Here {
+		came, why = "it is a copy of the one that was at the same path,", "that may have promised more since, which is not known here"
+	}
 	if !copied.Closed {
 		was, why = "ran, or was killed", "it may have promised more since, which is not known here"
 	}
-	return fmt.Errorf("%w: it was copied or moved from %s, where node %d %s: %s. So the node does not take part, and has promised nothing here. "+
-		"Empty %s and start the node by the same command line: the group lets it in anew. If nothing is left at the old place, and the node had stopped there before it was copied, start it with Config.Moved (holdfast serve --moved). If it is to be another node, let it join on an empty directory under a number of its own (holdfast serve --join, holdfast member add)",
-		storage.ErrCopied, from(copied), c.ID, was, why, c.Dir)
+	return fmt.Sprintf("%s %s, where node %d %s: %s", came, from(copied), c.ID, was, why)
 }

@@ -174,6 +174,81 @@ func TestCopyOfAServerAlone(t *testing.T) {
 	refusesCopy(t, copied(t, with), "began before this one", with.Listen)
 }
 
+// inPlace has a copy of a directory, and what puts that back at the path of the directory when this is used no more.
+func inPlace(t *testing.T, dir string) (putBack func()) {
+	t.Helper()
+	p, err := storage.OS{}.Place(filepath.Join(dir, "place"))
+	if err != nil || !p.Lasts || p.Born == 0 {
+		t.Skipf("a file system that does not keep inodes and times of birth: TMPDIR names another (%v)", err)
+	}
+	backup := copied(t, server.Config{Dir: dir}).Dir
+	return func() {
+		if err := errors.Join(os.Rename(dir, dir+".old"), os.Rename(backup, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A copy at the path of its original is one, too: a server alone that is taken back to a backup of its files says so, and grants greater
+// tokens than were given before.
+func TestCopyAtItsPath_ServerAlone(t *testing.T) {
+	cfg, told := noticed(server.Config{Dir: filepath.Join(t.TempDir(), "node")})
+	try := func(s *server.Server, id byte) uint64 {
+		return newClient(t, id, one(s)).do(core.Command{Op: core.OpAcquire, Flags: core.Try, Wants: []core.Want{{Name: "n", Kind: core.Mutex}}}).Token
+	}
+	close := func(s *server.Server) {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := start(t, cfg)
+	newClient(t, 1, one(s)).do(add())
+	close(s)
+	putBack := inPlace(t, cfg.Dir)
+	s = start(t, cfg)
+	last := try(s, 2)
+	close(s)
+	putBack()
+	s = start(t, cfg)
+	if token := try(s, 3); token <= last {
+		t.Errorf("the copy grants token %d after %d", token, last)
+	}
+	hear(t, told, cfg.Dir+" is a copy of the one that was there before")
+	close(s)
+	close(start(t, cfg))
+	if len(told) > 0 {
+		t.Errorf("by its second start it is its own, and says %s", <-told)
+	}
+}
+
+// All nodes of a group are taken back to a backup of their files, at the paths where they were: none starts, and each says how to go on.
+func TestCopyAtItsPath_WholeGroup(t *testing.T) {
+	g := newGroup(t, 3)
+	c := newClient(t, 1, g.up)
+	c.do(add())
+	g.sameState()
+	var putBack []func()
+	for i, n := range g.nodes {
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		putBack = append(putBack, inPlace(t, g.cfgs[i].Dir))
+	}
+	c.hangUp()
+	for i := range g.nodes {
+		g.nodes[i] = start(t, g.cfgs[i])
+	}
+	c.do(add())
+	g.sameState()
+	for i, n := range g.nodes {
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		putBack[i]()
+		refusesCopy(t, g.cfgs[i], "at the same path, "+g.cfgs[i].Dir, "may have promised more since", "snapshot restore", "--moved")
+	}
+}
+
 // imaged is a node at an address that the group does not know, and a configuration for another that cannot be told from it by its
 // directory, as by the image of a machine.
 func (g *group) imaged(i int) (told chan string, image server.Config) {

@@ -107,7 +107,7 @@ NUMBER=PEER/CLIENT, the addresses for other nodes and for clients.`,
 	f.BoolVar(&s.join, "join", false, "wait to be added to the group of --members, by holdfast member add")
 	f.DurationVar(&s.checkEvery, "check-every", 10*time.Minute, "how often the nodes of the group compare their states")
 	f.BoolVar(&s.noReplace, "no-replace", false, "after the loss of the data wait for holdfast member replace, instead of asking the group for a new number")
-	f.BoolVar(&s.moved, "moved", false, "the data was moved here after the node had stopped, and nothing of it is left at the old place; without that, no node of a group starts on a copy")
+	f.BoolVar(&s.moved, "moved", false, "the data was moved here after the node had stopped, it has not run since, and nothing of it is left at the old place; without that, no node of a group starts on a copy")
 	f.StringVar(&s.backups.dir, "backup-dir", "", "directory for backups of this node (default: none)")
 	f.DurationVar(&s.backups.every, "backup-every", time.Hour, "how often one is saved there")
 	f.IntVar(&s.backups.keep, "backup-keep", 24, "how many of them stay")

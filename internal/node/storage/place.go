@@ -30,13 +30,23 @@ type Place struct {
 	// File and Born are the file itself, its inode and when that was made: it keeps them when its
 	// directory is renamed, or its disk attached to another machine, and no copy has both. 0: not known.
 	File, Born uint64
+	// Lasts: the file system is known to keep File and Born as long as there is the file.
+	Lasts bool `json:"-"`
 }
 
-// is reports whether a file that was made at p is at now. The inode may change where nothing was
-// copied, on some file systems, and names may, where a disk is moved: not both. Without its time an inode
+// is reports whether a file that was made at p is at now. Where both last they decide, so that a copy at
+// the path of its original is one, too. Elsewhere the inode may change where nothing was
+// copied, and names may, where a disk is moved: not both. Without its time an inode
 // tells nothing: of two new disks the first files have the same.
 func (p Place) is(now Place) bool {
-	return p.Born != 0 && p.File == now.File && p.Born == now.Born || p.Host == now.Host && p.Machine == now.Machine && p.Dir == now.Dir
+	same := p.Born != 0 && p.File == now.File && p.Born == now.Born
+	decided := now.Lasts && p.Born != 0 && now.Born != 0
+	return same || !decided && p.beside(now)
+}
+
+// beside reports whether two files have lain at one path of one machine.
+func (p Place) beside(q Place) bool {
+	return p.Host == q.Host && p.Machine == q.Machine && p.Dir == q.Dir
 }
 
 // spelled is the place with names that JSON keeps: those that are no UTF-8 in quotes, which no other name begins with.
@@ -55,6 +65,8 @@ type Copied struct {
 	// Closed: the store there had been closed before. Else it was in use, or its process had been
 	// killed, and may have promised more since.
 	Closed bool
+	// Here: the original was at this very path, as where a backup of files was put back.
+	Here bool
 }
 
 // placed is the content of the file.
@@ -94,10 +106,10 @@ func (s *Store) cameFrom(m *image) (*Copied, error) {
 		return nil, nil
 	}
 	now, err := placer.Place(s.path(placeName))
-	if err != nil || was.Place.is(now.spelled()) {
+	if now = now.spelled(); err != nil || was.Place.is(now) {
 		return nil, nil // err: not known
 	}
-	return &Copied{From: was.Place, Closed: was.Closed}, nil
+	return &Copied{From: was.Place, Closed: was.Closed, Here: was.Place.beside(now)}, nil
 }
 
 // Settle makes the place where the directory lies its own. Open does so unless it is a copy or was moved

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func TestCopied(t *testing.T) {
 	for at, wasClosed := range map[string]bool{used: false, closed: true} {
 		for range 2 {
 			s, copied = opened(t, storage.OS{}, at)
-			if copied == nil || copied.Closed != wasClosed || copied.From.Dir != dir || copied.From.Host != host {
+			if copied == nil || copied.Here || copied.Closed != wasClosed || copied.From.Dir != dir || copied.From.Host != host {
 				t.Fatalf("a copy, closed %v, is told as one of %+v", wasClosed, copied)
 			}
 			must(t, s.Close())
@@ -91,6 +92,80 @@ func TestCopied_Not(t *testing.T) {
 	}
 }
 
+// restarted opens and closes a store until the word of where it lies is of another time than was: the clock of files
+// may stand still for some milliseconds.
+func restarted(t *testing.T, dir string, was storage.Place) {
+	t.Helper()
+	for now := was; now.Born == was.Born; now = placeIn(t, dir) {
+		s, copied := opened(t, storage.OS{}, dir)
+		if copied != nil {
+			t.Fatalf("a directory that was left alone is told as a copy of %+v", copied)
+		}
+		must(t, s.Close())
+	}
+}
+
+// placeIn is where the word of a directory lies.
+func placeIn(t *testing.T, dir string) storage.Place {
+	t.Helper()
+	p, err := storage.OS{}.Place(filepath.Join(dir, "place"))
+	must(t, err)
+	if !p.Lasts || p.Born == 0 {
+		t.Skip("a file system that does not keep inodes and times of birth: TMPDIR names another")
+	}
+	return p
+}
+
+// runs runs a command.
+func runs(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v, %s", args, err, out)
+	}
+}
+
+// A copy that is put at the path of its original is one, by whichever way it came there, and is told as one from there. The original beside
+// it is none, and what was restarted in between neither.
+func TestCopied_Here(t *testing.T) {
+	for name, back := range map[string]func(t *testing.T, dir, backup string){
+		"moved": func(t *testing.T, dir, backup string) { runs(t, "mv", dir, dir+".old"); runs(t, "mv", backup, dir) },
+		"copied": func(t *testing.T, dir, backup string) {
+			runs(t, "mv", dir, dir+".old")
+			runs(t, "cp", "-a", backup, dir)
+		},
+		"a copy of the original": func(t *testing.T, dir, backup string) {
+			runs(t, "mv", dir, dir+".old")
+			runs(t, "cp", "-a", dir+".old", dir)
+		},
+		"in place": func(t *testing.T, dir, backup string) { runs(t, "cp", "-a", backup+"/.", dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "node")
+			s, _ := opened(t, storage.OS{}, dir)
+			must(t, s.Close())
+			was := placeIn(t, dir)
+			runs(t, "cp", "-a", dir, dir+".bak")
+			restarted(t, dir, was)
+			back(t, dir, dir+".bak")
+			s, copied := opened(t, storage.OS{}, dir)
+			if copied == nil || !copied.Here || !copied.Closed {
+				t.Fatalf("it is told as a copy of %+v", copied)
+			}
+			must(t, s.Settle())
+			must(t, s.Close())
+			if _, copied = opened(t, storage.OS{}, dir); copied != nil {
+				t.Errorf("it is its own by now, and told as a copy of %+v", copied)
+			}
+			if _, err := os.Stat(dir + ".old"); err != nil {
+				return
+			}
+			if _, copied = opened(t, storage.OS{}, dir+".old"); copied != nil {
+				t.Errorf("the original is told as a copy of %+v", copied)
+			}
+		})
+	}
+}
+
 // somewhere is a file system of which a test says where it is.
 type somewhere struct {
 	storage.FS
@@ -123,8 +198,9 @@ func (s *somewhere) Remove(name string) error {
 	return s.FS.Remove(name)
 }
 
-// Neither a file that has another inode where it was, nor one that is the same elsewhere, is a copy. The same
-// inode of another time or of none that is known, or on another machine of the same name, does not make it the same.
+// Where inodes and times of birth last, a file that is the same elsewhere is no copy, and another at the same path is one. Where they do not,
+// or no time is known on either side, another inode at the same path is none. The same inode of another time or of none that is known, or on
+// another machine of the same name, does not make it the same.
 func TestCopied_Places(t *testing.T) {
 	was, timeless := storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 7, Born: 100}, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 7}
 	odd := storage.Place{Host: "a", Machine: "1", Dir: "/data/\xff", File: 7, Born: 100}
@@ -134,7 +210,14 @@ func TestCopied_Places(t *testing.T) {
 	}{
 		"as it was":                      {was, was, false},
 		"another inode":                  {was, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 8, Born: 101}, false},
+		"another where they last":        {was, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 8, Born: 101, Lasts: true}, true},
+		"another inode of the time":      {was, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 8, Born: 100, Lasts: true}, true},
+		"the inode of another time":      {was, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 7, Born: 101, Lasts: true}, true},
+		"another, no time was known":     {timeless, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 8, Born: 101, Lasts: true}, false},
+		"another, no time is known now":  {was, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 8, Lasts: true}, false},
+		"as it was, and they last":       {was, storage.Place{Host: "a", Machine: "1", Dir: "/data", File: 7, Born: 100, Lasts: true}, false},
 		"the disk on another machine":    {was, storage.Place{Host: "b", Machine: "2", Dir: "/mnt", File: 7, Born: 100}, false},
+		"and they last":                  {was, storage.Place{Host: "b", Machine: "2", Dir: "/mnt", File: 7, Born: 100, Lasts: true}, false},
 		"another directory":              {was, storage.Place{Host: "a", Machine: "1", Dir: "/copy", File: 8, Born: 101}, true},
 		"another machine":                {was, storage.Place{Host: "b", Machine: "1", Dir: "/data", File: 8, Born: 101}, true},
 		"another machine of the name":    {was, storage.Place{Host: "a", Machine: "2", Dir: "/data", File: 8, Born: 101}, true},
