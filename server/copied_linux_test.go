@@ -211,7 +211,7 @@ func TestCopyAtItsPath_ServerAlone(t *testing.T) {
 	putBack()
 	s = start(t, cfg)
 	if token := try(s, 3); token <= last {
-		t.Errorf("the copy grants token %d after %d", token, last)
+		t.Fatalf("the copy grants token %d after %d", token, last)
 	}
 	hear(t, told, cfg.Dir+" is a copy of the one that was there before")
 	close(s)
