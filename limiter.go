@@ -189,8 +189,11 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 
 // WaitN is [Limiter.Wait] for a cost of n. Callers are served in the order in which
 // they ask: of GCRA and token bucket over all programs, of the others within a
-// Space. Of those others, the callers for which there is room ask together: if another
-// program takes some of it meanwhile, a later caller may be served before an earlier one.
+// Space. For each key those of a Space ask the backend in turn: one, and when it is answered the
+// next, or all together for which the answer tells that there is room. So a bucket with nothing
+// left gives a Space one place for each round trip, and the order over all programs is that in
+// which their questions come to the backend. If another program takes some of the room meanwhile,
+// a later caller may be served before an earlier one.
 //
 // If the wait would be longer than ctx allows, WaitN fails at once with
 // context.DeadlineExceeded, and [RetryAfter] says how long it would be. What the callers
@@ -203,10 +206,12 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // Space ask again in their order. For that, one caller of each key and Space looks every 2 seconds, as
 // [Limiter.Peek] does.
 //
-// A caller that leaves gives back what it took. If others wait behind it, that is done
+// A caller that leaves gives back what it took, also if it leaves before it is answered: its
+// question goes on in the background, for 5 seconds at most. If others wait behind it, that is done
 // when those of the Space have left too; else its share passes unused. What it took is
-// given back in the background, one caller after the other, and counts until then. It
-// stays counted if the backend is away meanwhile, or the Space is closed.
+// given back in the background, one caller after the other, and counts until then; callers of the
+// Space that would ask meanwhile wait for that, for a second or two at most. It
+// stays counted if the backend is away or does not answer meanwhile, or the Space is closed.
 func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 	p, err := l.inTurn(ctx, key, n)
 	if err != nil {
@@ -218,28 +223,26 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) error {
 			return err
 		}
 		next, again, err := l.waitOnce(ctx, key, n, p)
-		if !again {
+		if p = next; !again {
 			return err
 		}
-		p = next
 	}
 }
 
-// inTurn is the caller's place among those that wait; nil: the backend keeps the order. It is
-// taken before anything is asked: answers do not come in the order of the calls.
+// inTurn is the caller's place among those of the Space. It is taken before anything is asked: answers do not come
+// in the order of the calls, nor do questions by several connections.
 func (l *Limiter) inTurn(ctx context.Context, key string, n int64) (*place, error) {
 	ends, _ := ctx.Deadline()
 	p := l.s.r.turns.join(l.turn(key), n, ends)
 	rate, err := l.known(ctx, "wait", key)
-	if err == nil && rate.Algorithm != limit.GCRA && rate.Algorithm != limit.TokenBucket {
-		if err = l.worth(ctx, key, n, rate, p); err == nil {
-			return p, nil
-		}
-	} else if err == nil && p.behindRejoined() {
-		return p, nil
+	if err == nil {
+		err = l.worth(ctx, key, n, rate, p)
 	}
-	p.leave()
-	return nil, err
+	if err != nil {
+		p.leave()
+		return nil, err
+	}
+	return p, nil
 }
 
 // worth refuses a cost that is not worth its place.
@@ -330,7 +333,7 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (
 	if at, ok := ctx.Deadline(); ok {
 		within = min(within, max(time.Until(at), 0))
 	}
-	reply, err := l.askWait(ctx, &driver.LimitRequest{Key: key, Cost: n, Wait: within})
+	reply, p, err := l.askWait(ctx, &driver.LimitRequest{Key: key, Cost: n, Wait: within}, p)
 	d := reply.Decision
 	p.answered(d, err)
 	switch {
@@ -370,42 +373,59 @@ func (l *Limiter) ended(ctx context.Context, o driver.Outcome) error {
 	return wrap("wait", l.name, &Error{Kind: ctx.Err(), Outcome: o, Err: causeOf(ctx, ctx.Err())})
 }
 
-// askWait is ask for a wait, as long as ctx lasts. If that ends before the answer is here,
-// it returns at once, and what was taken is given back if the answer comes soon.
-func (l *Limiter) askWait(ctx context.Context, r *driver.LimitRequest) (driver.LimitReply, error) {
-	type answer struct {
-		reply driver.LimitReply
-		err   error
-	}
+// askWait is ask for a wait, as long as ctx lasts. If that ends before the answer is here, it returns at once: the
+// question goes on without the caller, and keeps the caller's place; own is nil then.
+func (l *Limiter) askWait(ctx context.Context, r *driver.LimitRequest, p *place) (reply driver.LimitReply, own *place, err error) {
 	if err := l.s.r.ready(ctx, driver.FeatureLimit); err != nil {
-		return driver.LimitReply{}, wrap("wait", l.name, err)
+		return reply, p, wrap("wait", l.name, err)
 	}
-	answers, left := make(chan answer), make(chan struct{})
+	answers, left := make(chan waitAnswer), make(chan struct{})
 	defer close(left)
 	started := l.s.r.spawn(func() {
-		asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		defer context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })()
-		defer context.AfterFunc(l.s.r.life, cancel)()
-		reply, err := l.ask(asking, "wait", r)
-		if err != nil && asking.Err() != nil && ctx.Err() == nil {
-			err = wrap("wait", l.name, &Error{Kind: ErrClosed, Outcome: driver.Unknown})
-		}
+		a := l.askOn(ctx, r)
 		select {
-		case answers <- answer{reply, err}:
+		case answers <- a:
 		case <-left:
-			if err == nil && reply.Decision.Allowed {
-				l.abandon(ctx, r.Key, &reply)
-			}
+			l.unheard(ctx, r.Key, a, p)
 		}
 	})
 	if !started {
-		return driver.LimitReply{}, wrap("wait", l.name, errClosed)
+		return reply, p, wrap("wait", l.name, errClosed)
 	}
 	select {
 	case a := <-answers:
-		return a.reply, a.err
+		return a.reply, p, a.err
 	case <-ctx.Done():
-		return driver.LimitReply{}, l.ended(ctx, driver.Unknown)
+		time.AfterFunc(longestTurn, p.leave)
+		return reply, nil, l.ended(ctx, driver.Unknown)
+	}
+}
+
+// waitAnswer is the backend's to the question of a wait.
+type waitAnswer struct {
+	reply driver.LimitReply
+	err   error
+}
+
+// askOn asks for a wait, and goes on for a while after ctx has ended: the answer tells what was taken.
+func (l *Limiter) askOn(ctx context.Context, r *driver.LimitRequest) (a waitAnswer) {
+	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(patience, cancel) })()
+	defer context.AfterFunc(l.s.r.life, cancel)()
+	a.reply, a.err = l.ask(asking, "wait", r)
+	if a.err != nil && asking.Err() != nil && ctx.Err() == nil {
+		a.err = wrap("wait", l.name, &Error{Kind: ErrClosed, Outcome: driver.Unknown})
+	}
+	return a
+}
+
+// unheard is for an answer to a caller that has left: what it took is given back, and before others ask, since nothing is
+// given back of what another has a place behind.
+func (l *Limiter) unheard(ctx context.Context, key string, a waitAnswer, p *place) {
+	defer p.leave()
+	p.answered(a.reply.Decision, a.err)
+	if a.err == nil && a.reply.Decision.Allowed {
+		l.abandon(ctx, key, &a.reply)
 	}
 }

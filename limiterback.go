@@ -83,6 +83,9 @@ const (
 	maxRefunds   = 10_000
 )
 
+// longestTurn is how long those that ask wait for what is given back, and for a question that its caller has left.
+const longestTurn = time.Second
+
 // abandon gives back what a wait took, beside the caller.
 func (l *Limiter) abandon(ctx context.Context, key string, r *driver.LimitReply) {
 	name, rate := l.turn(key), *l.rate.Load()
@@ -90,7 +93,7 @@ func (l *Limiter) abandon(ctx context.Context, key string, r *driver.LimitReply)
 		rate = r.Rate
 	}
 	if l.s.r.refunds.add(name, refund{context.WithoutCancel(ctx), l, key, rate, r.Reservation, r.Decision.RetryAfter > 0, driver.Now()}) {
-		l.s.r.spawn(func() { l.s.r.giveBack(name) })
+		l.s.r.beginRefunds(name, rate.Algorithm)
 	}
 }
 
@@ -100,8 +103,20 @@ func (l *Limiter) waits(key string, r *driver.LimitReply) (over func(served bool
 	l.s.r.refunds.wait(name, w)
 	return func(served bool) {
 		if l.s.r.refunds.over(name, w, served) {
-			l.s.r.spawn(func() { l.s.r.giveBack(name) })
+			l.s.r.beginRefunds(name, limit.GCRA) // only buckets give places
 		}
+	}
+}
+
+// beginRefunds gives back what is in a queue, beside the callers. Of a bucket that takes a turn, the next one, from now on:
+// a question that is on its way meanwhile would get a place behind what is given back.
+func (r *spaceState) beginRefunds(name string, a limit.Algorithm) {
+	var p *place
+	if a == limit.GCRA || a == limit.TokenBucket {
+		p = r.turns.overtake(name)
+	}
+	if !r.spawn(func() { r.giveBack(name, p) }) {
+		p.leave()
 	}
 }
 
@@ -228,12 +243,25 @@ func (k *refundQueue) follow(b refund) refund {
 	return b
 }
 
-// giveBack gives back all that is in a queue, until the Space is closed.
-func (r *spaceState) giveBack(name string) {
+// giveBack gives back all that is in a queue, until the Space is closed, in turn with those that ask.
+func (r *spaceState) giveBack(name string, p *place) {
 	for {
+		p.await(r.life)
+		more := r.giveBackInTurn(name, p)
+		if p.leave(); !more {
+			return
+		}
+		p = p.behind()
+	}
+}
+
+// giveBackInTurn does so until nothing is left, or the turn has lasted long enough; more: there may be more.
+func (r *spaceState) giveBackInTurn(name string, p *place) (more bool) {
+	defer time.AfterFunc(longestTurn, p.leave).Stop()
+	for !p.over() {
 		b, ok := r.refunds.next(name, r.life.Err() != nil)
 		if !ok {
-			return
+			return false
 		}
 		ctx, cancel := context.WithCancel(b.ctx)
 		stop := context.AfterFunc(r.life, cancel)
@@ -241,6 +269,7 @@ func (r *spaceState) giveBack(name string) {
 		stop()
 		cancel()
 	}
+	return true
 }
 
 // giveBack gives back what was taken; what cannot be given back passes unused.

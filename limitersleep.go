@@ -79,7 +79,7 @@ func (q *sleepers) changed(name string, t *turns) {
 	slices.SortStableFunc(all, func(a, b *sleeper) int { return cmp.Compare(a.until, b.until) })
 	for _, z := range all {
 		if z.place == nil {
-			z.place = t.rejoin(name, z.cost, z.ends)
+			z.place = t.join(name, z.cost, z.ends)
 		}
 		close(z.wake)
 	}

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"container/list"
+	"context"
 	"sync"
 	"time"
 
@@ -9,9 +10,9 @@ import (
 	"github.com/holdfast-io/holdfast/limit"
 )
 
-// turns has the callers that wait for a key of a window, in order of arrival. It is the turn of the first,
-// and of those behind it for which there is room too, as the last answer told: they need not ask one after
-// the other.
+// turns has the callers that are to ask for a key, in order of arrival, those of a window until they are served. It is
+// the turn of the first, and of those behind it for which there is room too, as the last answer told: they need not ask
+// one after the other. What callers that left took is given back in turn with them.
 type turns struct {
 	mu     sync.Mutex
 	queues map[string]*turnQueue
@@ -20,12 +21,11 @@ type turns struct {
 // turnQueue has the places of a key.
 type turnQueue struct {
 	list.List
-	rejoined int           // those that had a place at the backend
-	refused  bool          // the first was, and waits until there is room for it
-	joined   uint64        // how many ever did
-	opened   int64         // the costs of those that have their turn
-	next     *list.Element // before it all have their turn; nil: all do
-	told     refusal       // what those that wait were told last
+	refused bool          // the first was, and waits until there is room for it
+	joined  uint64        // how many ever did
+	opened  int64         // the costs of those that have their turn
+	next    *list.Element // before it all have their turn; nil: all do
+	told    refusal       // what those that wait were told last
 }
 
 // refusal is what an answer says to others: until then there is no room for cost.
@@ -38,18 +38,17 @@ type refusal struct {
 
 // place is that of a caller. Of a nil place it is always the turn.
 type place struct {
-	t        *turns
-	name     string
-	own      *list.Element
-	nth      uint64 // in order of arrival
-	cost     int64
-	ends     time.Time // when the caller's context does; zero: never
-	open     bool
-	gone     bool          // it was left
-	rejoined bool          // it had a place at the backend
-	told     uint64        // the last refusal before the caller asked
-	turn     chan struct{} // closed when it is the caller's turn, which alone replaces it
-	left     int64         // what the caller's answer left for others
+	t    *turns
+	name string
+	own  *list.Element
+	nth  uint64 // in order of arrival
+	cost int64
+	ends time.Time // when the caller's context does; zero: never
+	open bool
+	gone bool          // it was left
+	told uint64        // the last refusal before the caller asked
+	turn chan struct{} // closed when it is the caller's turn, which alone replaces it
+	left int64         // what the caller's answer left for others
 	// tooLong is how long the wait would be by what another was answered, if that is longer than the
 	// caller's context; it is set before turn is closed.
 	tooLong time.Duration
@@ -63,16 +62,38 @@ func (t *turns) join(name string, cost int64, ends time.Time) *place {
 	return t.enter(name, cost, ends)
 }
 
-func (t *turns) enter(name string, cost int64, ends time.Time) *place {
-	q := t.queues[name]
-	if q == nil {
-		q = &turnQueue{}
-		if t.queues == nil {
-			t.queues = map[string]*turnQueue{}
-		}
-		t.queues[name] = q
+// overtake is a place before all that wait for their turn, with which none of them goes on.
+func (t *turns) overtake(name string) *place {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.queue(name)
+	if q.next == nil {
+		return t.enter(name, limit.MaxCount, time.Time{})
 	}
-	p := &place{t: t, name: name, cost: min(max(cost, 0), limit.MaxCount), ends: ends, turn: make(chan struct{}), look: make(chan struct{}, 1)}
+	p := t.place(name, limit.MaxCount, time.Time{})
+	p.nth = q.next.Value.(*place).nth
+	p.own = q.InsertBefore(p, q.next)
+	q.next = p.own
+	return p
+}
+
+// queue is that of a key, which is made if there is none.
+func (t *turns) queue(name string) *turnQueue {
+	if t.queues == nil {
+		t.queues = map[string]*turnQueue{}
+	}
+	if t.queues[name] == nil {
+		t.queues[name] = &turnQueue{}
+	}
+	return t.queues[name]
+}
+
+func (t *turns) place(name string, cost int64, ends time.Time) *place {
+	return &place{t: t, name: name, cost: min(max(cost, 0), limit.MaxCount), ends: ends, turn: make(chan struct{}), look: make(chan struct{}, 1)}
+}
+
+func (t *turns) enter(name string, cost int64, ends time.Time) *place {
+	q, p := t.queue(name), t.place(name, cost, ends)
 	q.joined++
 	p.nth, p.own = q.joined, q.PushBack(p)
 	q.waits(p)
@@ -80,21 +101,33 @@ func (t *turns) enter(name string, cost int64, ends time.Time) *place {
 	return p
 }
 
-// rejoin is join for a caller that had a place at the backend, which is gone: those that come later wait behind it.
-func (t *turns) rejoin(name string, cost int64, ends time.Time) *place {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.enter(name, cost, ends)
-	p.rejoined = true
-	t.queues[name].rejoined++
-	return p
+// behind is a place behind all others, as large as this one.
+func (p *place) behind() *place {
+	if p == nil {
+		return nil
+	}
+	return p.t.join(p.name, p.cost, p.ends)
 }
 
-// behindRejoined: it is not the caller's turn, and others that have rejoined may be before it.
-func (p *place) behindRejoined() bool {
+// await returns when it is the turn of a place, or ctx has ended.
+func (p *place) await(ctx context.Context) {
+	if p == nil {
+		return
+	}
+	select {
+	case <-p.turn:
+	case <-ctx.Done():
+	}
+}
+
+// over: the place was left.
+func (p *place) over() bool {
+	if p == nil {
+		return false
+	}
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
-	return !p.open && p.t.queues[p.name].rejoined > 0
+	return p.gone
 }
 
 // waits notes that a place waits for its turn.
@@ -219,9 +252,6 @@ func (p *place) leave() {
 	}
 	p.gone = true
 	q := p.t.queues[p.name]
-	if p.rejoined {
-		q.rejoined--
-	}
 	if q.Front() == p.own {
 		q.refused = false
 	}
