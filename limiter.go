@@ -58,7 +58,9 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (limit.Decisi
 }
 
 // Peek decides as [Limiter.AllowN] would, and takes nothing. Of a limiter that does not exist
-// it tells what a new one would.
+// it tells what a new one would. A key that was never used does not fill: at a rate with an Initial
+// below its Burst, RetryAfter counts from the first Allow, also one that is refused, and until
+// then every look tells the same.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) (limit.Decision, error) {
 	reply, err := l.ask(ctx, "peek", &driver.LimitRequest{Key: key, Op: driver.LimitPeek, Cost: n})
 	return reply.Decision, err

@@ -19,7 +19,9 @@ type Decision struct {
 	// is, also while the clock is set back (of a [CalendarWindow] from the begin of the window that the key
 	// is in); 0 if it was allowed, [Never] if it is above Limit, or if a bucket would be full again only
 	// after the last time that there is, in 2262. Of a cost that was
-	// allowed by [Ask.Wait] it is how long the caller has to wait before it goes on.
+	// allowed by [Ask.Wait] it is how long the caller has to wait before it goes on. Of a look at a key
+	// that was never used, at a rate with an Initial, it counts from the first time that the key is
+	// asked (see Rate.Initial): until then every look tells the same.
 	RetryAfter time.Duration
 	// ResetAfter is how long until the key is as if it had never been used, counted as RetryAfter is.
 	ResetAfter time.Duration

@@ -75,7 +75,8 @@ type Rate struct {
 	Burst int64
 	// Initial is what a key that was never used may do at once; 0: Burst. Only of
 	// [GCRA] and [TokenBucket]. A key with less than Burst is remembered for good,
-	// since one that was forgotten would begin with Initial again.
+	// since one that was forgotten would begin with Initial again. It fills from the first time that it
+	// is asked for a cost from 1 to Burst, also if that is refused: one that was only looked at has Initial for ever.
 	Initial int64
 	// Algorithm is how it is counted; the zero value is [GCRA].
 	Algorithm Algorithm
