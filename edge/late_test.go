@@ -220,7 +220,7 @@ func TestKeptBySomebodyAhead(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	for ahead, heard := range map[time.Duration]time.Time{-time.Second: now.Add(-time.Second), time.Second: now, time.Hour: {}} {
 		s := &peer{}
-		s.hear(&message{sender: crdt.Actor{Node: "b"}, kept: true, sent: now.Add(ahead).UnixMilli()}, now)
+		s.hear(&message{sender: crdt.Actor{Node: "b"}, kept: true, sent: now.Add(ahead).UnixMilli()}, now, false)
 		if !s.heard.Equal(heard) {
 			t.Errorf("ahead by %s: heard at %s, want %s", ahead, s.heard, heard)
 		}

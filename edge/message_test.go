@@ -154,6 +154,26 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
+// A message that comes again, or after a later one, says nothing of when its node was there, how long its last message was
+// on its way, and what it has counted.
+func TestLateIsOld(t *testing.T) {
+	now := time.UnixMilli(1_000_000_000)
+	p := peers{known: map[crdt.Actor]*peer{}}
+	a, me := crdt.Actor{Node: "a", Incarnation: 1}, crdt.Actor{Node: "me", Incarnation: 1}
+	sent := func(seq uint64) *message {
+		return &message{sender: a, seq: seq, total: seq, sent: now.Add(time.Duration(seq) * time.Second).UnixMilli()}
+	}
+	p.note(me, sent(1), now.Add(time.Second), time.Minute)
+	p.note(me, sent(3), now.Add(4*time.Second), time.Minute)
+	for _, seq := range []uint64{3, 2, 1} {
+		p.note(me, sent(seq), now.Add(time.Minute), time.Minute)
+	}
+	got := p.list(now.Add(time.Minute), time.Time{}, 0)[0]
+	if !got.Heard.Equal(now.Add(4*time.Second)) || got.Lag != time.Second || got.Total != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestKeptIsOld: a message that a Keeper kept tells when its sender was there, not that
 // it is.
 func TestKeptIsOld(t *testing.T) {

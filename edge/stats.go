@@ -219,25 +219,31 @@ func (p *peers) note(me crdt.Actor, m *message, now time.Time, long time.Duratio
 		p.learn(m.sender, now)
 	}
 	told = s.told
-	s.hear(m, now)
+	repeated = s.run == m.run && s.repeated(m.seq)
+	s.hear(m, now, repeated || s.run == m.run && m.seq < s.last)
 	successor := m.sender.Node == me.Node && m.sender.Incarnation >= me.Incarnation
 	last := p.latest[m.sender.Node]
 	outlived := m.sender.Incarnation < last.number && s.heard.Sub(last.since) > long+maxAhead
 	if (successor || outlived || s.run != m.run) && !s.conflict {
 		s.conflict, conflict = true, true
 	}
-	return s.run == m.run && s.repeated(m.seq), conflict, told
+	return repeated, conflict, told
 }
 
 // maxAhead is how far ahead another clock may be and still say when its node was there.
 const maxAhead = 10 * time.Second
 
-func (s *peer) hear(m *message, now time.Time) {
+// hear notes what a message says of its sender. late: it came before, or a later one has: that says no more
+// than is known, and one that comes again would make a node that is gone seem to run.
+func (s *peer) hear(m *message, now time.Time, late bool) {
 	sent := time.UnixMilli(m.sent)
 	if m.all && sent.After(s.told) {
 		s.told = sent
 	}
 	s.left = s.left || m.last
+	if !m.kept && late {
+		return
+	}
 	if !m.kept {
 		s.heard, s.lag, s.total, s.sent = now, now.Sub(sent), m.total, sent
 		return
