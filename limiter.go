@@ -192,8 +192,8 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // WaitN is [Limiter.Wait] for a cost of n. Callers are served in the order in which
 // they ask: of GCRA and token bucket over all programs, of the others within a
 // Space. For each key those of a Space ask the backend in turn: one, and when it is answered the
-// next, or all together for which the answer tells that there is room. So a bucket with nothing
-// left gives a Space one place for each round trip, and the order over all programs is that in
+// next, or all together for which the answer tells that there is room, or which a bucket serves within
+// two round trips; those are served in any order. The order over all programs is that in
 // which their questions come to the backend. If another program takes some of the room meanwhile,
 // a later caller may be served before an earlier one.
 //
@@ -335,9 +335,11 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (
 	if at, ok := ctx.Deadline(); ok {
 		within = min(within, max(time.Until(at), 0))
 	}
+	began := driver.Now()
 	reply, p, err := l.askWait(ctx, &driver.LimitRequest{Key: key, Cost: n, Wait: within}, p)
 	d := reply.Decision
 	p.answered(d, err)
+	p.makeRoom(l.fillsIn(2*driver.Now().Sub(began), &reply))
 	switch {
 	case err != nil || d.Allowed && d.RetryAfter == 0:
 		return p, false, err
@@ -359,6 +361,19 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (
 	}
 	over(err == nil && !again)
 	return next, again, err
+}
+
+// fillsIn is what a bucket fills within a while, if the place that it has just given comes within that, else 0: so many
+// others find a place before they could ask one by one, and a Space that is far away would not use the rate.
+func (l *Limiter) fillsIn(while time.Duration, reply *driver.LimitReply) int64 {
+	d, r := reply.Decision, *l.rate.Load()
+	if r.Count == 0 {
+		r = reply.Rate
+	}
+	if !d.Allowed || d.RetryAfter >= while || r.Algorithm != limit.GCRA && r.Algorithm != limit.TokenBucket || r.Per <= 0 {
+		return 0
+	}
+	return int64(min(float64(r.Count)*float64(while)/float64(r.Per), float64(limit.MaxCount)))
 }
 
 // taken is the outcome of a wait that ends after something was taken for it, or may have been: how

@@ -108,6 +108,31 @@ func waitInOrderFar(t *testing.T, rate limit.Rate) {
 	}
 }
 
+// A program that is far from its backend uses what the rate allows all the same: where places come sooner than answers,
+// callers do not ask one by one.
+func TestLimiterWait_FarUsesTheRate(t *testing.T) {
+	for _, burst := range []int64{1, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			_, d := limiting(t)
+			l := openOn(t, slowLimits{d, 20 * time.Millisecond}).Limiter("l", limit.Rate{Count: 1000, Per: time.Second, Burst: burst})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			var served atomic.Int64
+			var waiting sync.WaitGroup
+			for range 100 {
+				waiting.Go(func() {
+					for l.Wait(ctx, "k") == nil {
+						served.Add(1)
+					}
+				})
+			}
+			if waiting.Wait(); served.Load() < 4500 || served.Load() > 5000+burst {
+				t.Errorf("burst %d: %d of 5000 were served", burst, served.Load())
+			}
+		})
+	}
+}
+
 // halfDeafLimits is a backend that does not answer some requests.
 type halfDeafLimits struct {
 	*limitDriver

@@ -171,6 +171,13 @@ func (p *place) answered(d limit.Decision, err error) {
 	}
 }
 
+// makeRoom has others go on with the caller's answer beside those for which it left room.
+func (p *place) makeRoom(n int64) {
+	if p != nil {
+		p.left += n
+	}
+}
+
 // refuseOthers tells those that wait for their turn, and not as long: one after the other, many would wait until
 // their contexts end. Those of no smaller cost would be refused as the caller was, the others have to look.
 func (p *place) refuseOthers(after time.Duration) {
