@@ -141,13 +141,14 @@ func (b *BufferedCounter[N]) due() {
 	})
 }
 
-// flushed sets the timer anew if something is left.
+// flushed sets the timer anew if something is left. To a backend that is closed nothing is told until there is
+// more to tell.
 func (b *BufferedCounter[N]) flushed(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.flushing, b.waiting, b.failed = false, false, err != nil
 	switch {
-	case b.closed:
+	case b.closed || errors.Is(err, ErrClosed):
 	case err != nil:
 		b.wake(b.interval)
 	case b.pending != 0:

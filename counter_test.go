@@ -185,6 +185,29 @@ func TestBuffered_Outage(t *testing.T) {
 	})
 }
 
+// To a backend that is closed for good, as a directory that was deleted, no flush is tried for ever: only when there is
+// more to tell.
+func TestBuffered_ClosedBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f faults
+		s, toy := open(t, f.hook())
+		toy.set(func() {
+			toy.onCount = func(*driver.CountRequest) error {
+				return &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: driver.ErrClosed}
+			}
+		})
+		b := s.Counter("n").Buffered(100, time.Minute)
+		for tries := 1; tries < 3; tries++ {
+			_ = b.Add(1)
+			time.Sleep(time.Hour)
+			if n := len(f.all()); n != tries {
+				t.Errorf("%d flushes were tried after %d times that something was added", n, tries)
+			}
+		}
+		wantErr(t, b.Close(), holdfast.ErrClosed)
+	})
+}
+
 // A flush that may have been counted is repeated as it was, also if a repetition was
 // surely not done: that says nothing of the first.
 func TestBuffered_RefusedRepetition(t *testing.T) {

@@ -68,9 +68,10 @@ func (e *Election) TryCampaign(ctx context.Context, value []byte) (*Leadership, 
 // Lead campaigns and runs f while leading; after each loss of leadership it
 // campaigns again, and so it does when the backend was away while it waited, after a
 // pause of up to a second, which is told to Hooks.Fault. It returns when f returns
-// without a loss of the leadership, with f's result, when ctx ends or the Space is
-// closed, when the session that it is [Under] has ended, or when the backend refuses the
-// campaign, as with ErrConflict. f's context ends when leadership does.
+// without a loss of the leadership, with f's result, when ctx ends, when the Space or
+// what is behind it is closed (ErrClosed), when the session that it is [Under] has ended,
+// or when the backend refuses the campaign, as with ErrConflict. f's context ends when
+// leadership does.
 func (e *Election) Lead(ctx context.Context, value []byte, f func(context.Context, *Leadership) error) error {
 	for {
 		l, err := e.stand(ctx, value)
@@ -96,8 +97,7 @@ func (e *Election) Lead(ctx context.Context, value []byte, f func(context.Contex
 func (e *Election) stand(ctx context.Context, value []byte) (l *Leadership, err error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		l, err = e.Campaign(ctx, value)
-		away := again(err) || errors.Is(err, ErrLost) && e.l.cfg.under == nil
-		if !away || e.ends(ctx) {
+		if !e.away(err) || e.ends(ctx) {
 			return l, err
 		}
 		e.l.s.r.fault("campaign", e.l.name, err)
@@ -106,6 +106,12 @@ func (e *Election) stand(ctx context.Context, value []byte) (l *Leadership, err 
 		case <-ctx.Done():
 		}
 	}
+}
+
+// away: the campaign failed with the backend, which may be back, or its wait was lost with its session.
+func (e *Election) away(err error) bool {
+	lost := errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed)
+	return again(err) || lost && e.l.cfg.under == nil
 }
 
 // ends: the caller or the Space wants no further campaign.
@@ -145,7 +151,8 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe yields the leader and then each new one, or each new value, until ctx
-// ends, which is no error. Quick changes may be passed over; the last is not.
+// ends, which is no error. Quick changes may be passed over; the last is not. An error, as
+// of a backend that is closed, is the last pair.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		var last Leader

@@ -148,6 +148,26 @@ func TestElection_Lead_StaysThroughOutages(t *testing.T) {
 	})
 }
 
+// A backend that is closed for good, as a directory that was deleted, ends Lead, also where it calls itself unavailable
+// or has lost a wait: it would campaign there for ever.
+func TestElection_Lead_EndsWithTheBackend(t *testing.T) {
+	for name, err := range map[string]error{
+		"refused": &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: driver.ErrClosed},
+		"lost":    &driver.Error{Kind: driver.ErrLost, Outcome: driver.NotDone, Err: driver.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, toy := open(t)
+				toy.set(func() { toy.onAcquire = func(context.Context, *driver.Request) error { return err } })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				lead := func(context.Context, *holdfast.Leadership) error { return errors.New("it led") }
+				wantErr(t, s.Election("e").Lead(ctx, nil, lead), holdfast.ErrClosed)
+			})
+		})
+	}
+}
+
 // What f says of another hold is its result, and no loss of the leadership.
 func TestElection_Lead_LossOfAnotherHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

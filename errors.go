@@ -44,7 +44,7 @@ const (
 	// ErrUnavailable: not reachable, no quorum, overloaded; [RetryAfter] says
 	// when to come back.
 	ErrUnavailable = driver.ErrUnavailable
-	// ErrClosed: the Space, or the node behind it, is closed.
+	// ErrClosed: the Space, or the node behind it, is closed, or the directory behind it is gone: no call will succeed.
 	ErrClosed = driver.ErrClosed
 )
 

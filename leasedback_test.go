@@ -118,6 +118,7 @@ type deafLimits struct {
 	away atomic.Bool
 	slow atomic.Bool
 	deny atomic.Bool // it has not the right
+	gone atomic.Bool // for good
 	told atomic.Int64
 }
 
@@ -126,6 +127,9 @@ func (s *deafLimits) Limit(ctx context.Context, r *driver.LimitRequest) (driver.
 		s.told.Add(1)
 		if s.away.Load() {
 			return driver.LimitReply{}, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone}
+		}
+		if s.gone.Load() {
+			return driver.LimitReply{}, &driver.Error{Kind: driver.ErrUnavailable, Outcome: driver.NotDone, Err: driver.ErrClosed}
 		}
 		if s.deny.Load() {
 			return driver.LimitReply{}, &driver.Error{Kind: fs.ErrPermission, Outcome: driver.NotDone}
@@ -188,6 +192,34 @@ func TestLeased_GivesBackLater(t *testing.T) {
 			if left, _ := l.Available(t.Context(), "k"); left < 1000-used-10 {
 				t.Errorf("in use %v: %d were used, and of 1000 only %d are left for others", use, used, left)
 			}
+		})
+	}
+}
+
+// A backend that is closed for good is told once that something is given back, and Close does not wait for it.
+func TestLeased_ClosedBackend(t *testing.T) {
+	for _, idle := range []bool{false, true} {
+		t.Run(fmt.Sprint("idle ", idle), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, _, blocks := aThousandADay(t)
+				for range 20 {
+					if d, err := blocks.Allow(t.Context(), "k"); err != nil || !d.Allowed {
+						t.Fatal(d, err)
+					}
+				}
+				synctest.Wait()
+				d.gone.Store(true)
+				if idle {
+					time.Sleep(time.Minute)
+				}
+				start := time.Now()
+				if err := blocks.Close(); err != nil || time.Since(start) > 0 {
+					t.Errorf("Close took %s: %v", time.Since(start), err)
+				}
+				if told := d.told.Load(); told != 1 {
+					t.Errorf("it was told %d times", told)
+				}
+			})
 		})
 	}
 }

@@ -500,14 +500,14 @@ func errNoBlock() error {
 
 // giveBack returns what is left of a block, and reports that the backend was certainly not told, because it
 // was away or there was no time: to try that again gives back nothing twice. What cannot be known passes
-// unused, and what is refused would be so again.
+// unused, and what is refused, or met a backend that is closed, would be so again.
 func (l *LeasedLimiter) giveBack(ctx context.Context, key string, b *leasedBlock) (untold bool) {
 	left := b.left(driver.Now())
 	if left <= 0 {
 		return false
 	}
 	err := l.l.correct(ctx, "give back", &driver.LimitRequest{Key: key, Op: driver.LimitReturn, Cost: left, Reservation: b.Reservation})
-	return NotDone(err) && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil)
+	return NotDone(err) && !errors.Is(err, ErrClosed) && (errors.Is(err, ErrUnavailable) || ctx.Err() != nil)
 }
 
 // putBack keeps blocks that could not be given back, to be used or given back with a later look: of a

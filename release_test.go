@@ -109,6 +109,23 @@ func TestRelease_GoesOnInTheBackground(t *testing.T) {
 	})
 }
 
+// A backend that is closed for good is not told again.
+func TestRelease_ClosedBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, toy := open(t)
+		tries := 0
+		toy.onRelease = func(context.Context, string) error {
+			tries++
+			return &driver.Error{Kind: driver.ErrUnavailable, Err: driver.ErrClosed}
+		}
+		wantErr(t, acquire(t, s.Mutex("a")).Release(), holdfast.ErrClosed)
+		time.Sleep(time.Minute)
+		if tries != 1 {
+			t.Errorf("it was told %d times", tries)
+		}
+	})
+}
+
 func TestRelease_BackgroundFailureIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f faults

@@ -10,8 +10,11 @@ import (
 )
 
 // again reports that a call has no answer of the backend: it could not be asked, or nobody
-// knows whether it heard the call.
+// knows whether it heard the call. What is closed never answers, as a directory that was deleted.
 func again(err error) bool {
+	if errors.Is(err, ErrClosed) {
+		return false
+	}
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 

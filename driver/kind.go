@@ -67,7 +67,7 @@ const (
 	// ErrUnavailable: not reachable, no quorum, overloaded; Error.RetryAfter
 	// says when to come back.
 	ErrUnavailable Kind = "unavailable"
-	// ErrClosed: the Space, or the node behind it, is closed.
+	// ErrClosed: the Space, or the node behind it, is closed, or the directory behind it is gone: no call will succeed.
 	ErrClosed Kind = "closed"
 )
 
