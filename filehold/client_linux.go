@@ -82,14 +82,15 @@ func (e *engine) failed(op string, err error) {
 	}
 }
 
-// endIfGone ends what is held and waited for in a directory that is not there any more: there is
-// nobody left to grant it, and holds keep nobody out. nil: it is there.
+// endIfGone ends what is held, waited for and watched in a directory that is not there any more: there is
+// nobody left to grant it, holds keep nobody out, and what others do is done elsewhere. nil: it is there.
 func (e *engine) endIfGone() error {
 	err := e.check()
 	if !errors.Is(err, driver.ErrClosed) {
 		return nil
 	}
 	e.mu.Lock()
+	e.endWatches(err)
 	all := slices.Collect(maps.Keys(e.clients))
 	e.mu.Unlock()
 	for _, c := range all {

@@ -52,7 +52,7 @@
 // begins above the old one's tokens too.
 //
 // A directory that is removed or replaced under a program that waits there, or of which the control file
-// is, ends for that program: within a second or so its holds are lost and its waits end, with an error that is
+// is, ends for that program: within a second or so its holds are lost and its waits and watches end, with an error that is
 // ErrClosed and ErrUnavailable. Every other call is refused with it at once. It has to open the directory anew.
 // What it has lost is free in a directory that was moved: in its new place, and when it is back.
 //

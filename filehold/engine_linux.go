@@ -54,8 +54,8 @@ type engine struct {
 	m       *core.Machine
 	log     *filelog.Log
 	hub     *watch.Hub
-	readers map[*watch.Watcher]chan struct{}
-	last    slotPlace                              // of the last event
+	readers map[*watch.Watcher]*reader
+	next    slotPlace                              // the first one for the next event
 	procs   map[procID]map[core.SessionID]struct{} // living sessions
 	users   map[core.SessionID]*user               // of this process
 	plain   *user                                  // of calls that hang on no session
@@ -133,7 +133,7 @@ func openEngine(dir string, perm fs.FileMode, s seams) (*engine, error) {
 func newEngine(dir string, root int, self identity, perm fs.FileMode, s seams) (*engine, error) {
 	e := &engine{
 		seams: s, perm: perm, dir: dir, sub: filepath.Join(dir, ".holdfast"), root: root, self: self, refs: 1,
-		writing: make(chan struct{}, 1), readers: map[*watch.Watcher]chan struct{}{},
+		writing: make(chan struct{}, 1), readers: map[*watch.Watcher]*reader{},
 		users: map[core.SessionID]*user{}, clients: map[*client]struct{}{},
 	}
 	_, _ = rand.Read(e.proc[:])

@@ -1,7 +1,10 @@
 package filehold_test
 
 import (
+	"context"
 	"errors"
+	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,6 +38,87 @@ func TestGone_BeforeAWatch(t *testing.T) {
 	if err := h.Err(); !errors.Is(err, holdfast.ErrClosed) {
 		t.Errorf("a hold: %v", err)
 	}
+}
+
+// A watch ends with the directory, behind what it was told before, and says so; also an Observe, which would believe in
+// the last leader for ever, and a Lead, which would campaign for ever.
+func TestGone_UnderAWatch(t *testing.T) {
+	for name, take := range map[string]func(dir string) error{
+		"removed": os.RemoveAll,
+		"cut": func(dir string) error {
+			return filepath.WalkDir(filepath.Join(dir, ".holdfast"), func(path string, e fs.DirEntry, err error) error {
+				if err != nil || !e.Type().IsRegular() {
+					return err
+				}
+				return os.Truncate(path, 0)
+			})
+		},
+		"moved": func(dir string) error { return os.Rename(dir, dir+".away") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			s, err := filehold.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			ctx := deadline(t)
+			if _, err := s.Election("e").Campaign(ctx, nil); err != nil {
+				t.Fatal(err)
+			}
+			waits := make(chan struct{})
+			led := make(chan error, 1)
+			go func() {
+				e := s.Election("e", holdfast.OnWait(func(int) { close(waits) }))
+				led <- e.Lead(ctx, nil, func(context.Context, *holdfast.Leadership) error { return errors.New("it led") })
+			}()
+			<-waits
+			watched, stop := iter.Pull2(s.Watch(ctx, "", 0))
+			defer stop()
+			seen, leave := iter.Pull2(s.Election("e").Observe(ctx))
+			defer leave()
+			_, err1, _ := watched() // it is ready
+			_, err2, _ := seen()    // the leader
+			if err := errors.Join(err1, err2, take(dir)); err != nil {
+				t.Fatal(err)
+			}
+			for goes := true; err1 == nil && goes; {
+				_, err1, goes = watched()
+			}
+			for goes := true; err2 == nil && goes; {
+				_, err2, goes = seen()
+			}
+			for what, err := range map[string]error{"a watch": err1, "an Observe": err2, "a Lead": <-led} {
+				if !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrUnavailable) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+// A watch that ended with a directory that was moved leaves nothing there that says that it goes on, and is no failure.
+func TestGone_WatchLeavesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := space(t, dir, holdfast.Hooks{Fault: func(op, _ string, err error) {
+		if op == "end a watch" {
+			t.Error(op, err)
+		}
+	}})
+	away := dir + ".away"
+	said := func() bool {
+		left, err := filepath.Glob(filepath.Join(away, ".holdfast", "live", "*.watch"))
+		return err != nil || len(left) > 0
+	}
+	for ev, err := range s.Watch(deadline(t), "", 0) {
+		if err != nil {
+			break
+		}
+		if err := os.Rename(dir, away); err != nil || !said() {
+			t.Fatalf("after %s nothing says that somebody watches: %v", ev.String(), err)
+		}
+	}
+	eventually(t, "what says that somebody watches is still there", func() bool { return !said() })
 }
 
 // A directory that is gone does not come back: what is held there is lost, and nobody waits there any longer. All

@@ -113,22 +113,31 @@ func (e *engine) publish(events []core.Event) {
 		return
 	}
 	for i := range events {
-		ev := &events[i]
-		if ev.Revision == e.last.revision {
-			ev.Ordinal = e.last.ordinal + 1
-		}
-		e.last = slotPlace{ev.Revision, ev.Ordinal}
+		e.put(&events[i])
 	}
 	e.wake(e.hub.Publish(events, e.m.Revision()))
+}
+
+// put gives an event a place behind all that were told. What changes nothing comes at the machine's last
+// revision, which is before that of the lock files' events.
+func (e *engine) put(ev *core.Event) {
+	if ev.Revision <= e.next.revision {
+		ev.Revision, ev.Ordinal = e.next.revision, e.next.ordinal
+	}
+	e.next = slotPlace{ev.Revision, ev.Ordinal + 1}
+}
+
+// begins has nothing more told before a revision: a watch was told that what it is told begins there.
+func (e *engine) begins(revision uint64) {
+	if e.next.revision < revision {
+		e.next = slotPlace{revision: revision}
+	}
 }
 
 // wake tells watchers that there is something to read.
 func (e *engine) wake(ws []*watch.Watcher) {
 	for _, w := range ws {
-		select {
-		case e.readers[w] <- struct{}{}:
-		default:
-		}
+		e.readers[w].ring()
 	}
 }
 
