@@ -179,7 +179,7 @@ func inPlace(t *testing.T, dir string) (putBack func()) {
 	t.Helper()
 	p, err := storage.OS{}.Place(filepath.Join(dir, "place"))
 	if err != nil || !p.Lasts || p.Born == 0 {
-		t.Skipf("a file system that does not keep inodes and times of birth: TMPDIR names another (%v)", err)
+		t.Fatalf("a file system that does not keep inodes and times of birth: TMPDIR names another (%v)", err)
 	}
 	backup := copied(t, server.Config{Dir: dir}).Dir
 	return func() {
