@@ -207,17 +207,45 @@ func TestAway_AllMoved(t *testing.T) {
 	})
 }
 
+// Nodes came back at each other's addresses, each with its own directory, and --members of all has the true ones.
+func TestAway_AllExchanged(t *testing.T) {
+	inMotion(t, func(t *testing.T, g *moving) {
+		g.allStop()
+		was := g.cfgs[0].Founders
+		moved := slices.Clone(was)
+		for i := range moved {
+			moved[i].Peer, moved[i].Client = was[(i+1)%3].Peer, was[(i+1)%3].Client
+		}
+		g.areAt(moved)
+		for id := range g.nodes {
+			g.start(id + 1)
+		}
+		g.whole()
+	})
+}
+
 // allMove stops all nodes, and gives them new addresses of which --members of all know.
 func (g *moving) allMove() {
+	g.t.Helper()
+	g.allStop()
+	moved := slices.Clone(g.cfgs[0].Founders)
+	for i := range moved {
+		moved[i].Peer, moved[i].Client = services.Addr(g.t), services.Addr(g.t)
+	}
+	g.areAt(moved)
+}
+
+// allStop stops all nodes when they have the same.
+func (g *moving) allStop() {
 	g.t.Helper()
 	g.whole()
 	for id := range g.nodes {
 		g.stop(id + 1)
 	}
-	moved := slices.Clone(g.cfgs[0].Founders)
-	for i := range moved {
-		moved[i].Peer, moved[i].Client = services.Addr(g.t), services.Addr(g.t)
-	}
+}
+
+// areAt has all nodes start at other addresses, of which --members of all know.
+func (g *moving) areAt(moved []server.Member) {
 	for i := range g.cfgs {
 		g.cfgs[i].Founders, g.cfgs[i].Listen = moved, moved[i].Peer
 	}
