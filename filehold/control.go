@@ -63,6 +63,11 @@ func newer(path string, is, known uint64) error {
 		"the directory is of version %d, and this program knows up to %d: update it; nothing was changed", is, known)
 }
 
+// isControl reports whether a file has the size and the beginning of a control file.
+func isControl(b []byte) bool {
+	return len(b) == controlSize && binary.NativeEndian.Uint64(b[8*wMagic:]) == controlMagic
+}
+
 // checkControl says what is wrong with the bytes of a control file.
 func checkControl(b []byte) error {
 	if len(b) != controlSize {

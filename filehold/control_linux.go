@@ -76,9 +76,7 @@ func makeControl(sub, path string, perm fs.FileMode) error {
 }
 
 func (c *control) mapIt() error {
-	b := make([]byte, controlSize+1)
-	n, _ := c.f.ReadAt(b, 0)
-	if err := checkControl(b[:n]); err != nil {
+	if err := c.check(); err != nil {
 		return filelog.Damaged(c.path, err.Error())
 	}
 	page, err := syscall.Mmap(c.fd, 0, controlSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
@@ -88,6 +86,22 @@ func (c *control) mapIt() error {
 	c.page = page
 	c.word = unsafe.Slice((*uint64)(unsafe.Pointer(&page[0])), words)
 	return nil
+}
+
+// unsteady is how long words that do not fit may be those of a process that is between two of them.
+const unsteady = time.Second
+
+// check says what is wrong with the file. Other processes write its words one after the other meanwhile, so that what is
+// wrong has to last.
+func (c *control) check() error {
+	b := make([]byte, controlSize+1)
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		n, _ := c.f.ReadAt(b, 0)
+		err := checkControl(b[:n])
+		if err == nil || !isControl(b[:n]) || time.Since(began) > unsteady {
+			return err
+		}
+	}
 }
 
 func (c *control) close() error {
