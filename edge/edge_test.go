@@ -202,7 +202,8 @@ func TestFixedWindowIsLimits(t *testing.T) {
 		e := entry{epoch: rng.Int64N(40) - 20}
 		begin := e.epoch * int64(rate.Per)
 		used, now, cost := rng.Int64N(25), begin-3+rng.Int64N(int64(rate.Per)+3), rng.Int64N(25)-2
-		got := e.ask(&rate, used, 0, now, cost)
+		var got limit.Decision
+		e.ask(&rate, used, 0, now, cost, &got)
 		_, want := limit.Take(rate, limit.State{Known: true, At: begin, Used: used}, now, cost)
 		if got != want {
 			t.Fatalf("%s, %d used, %d after %d, a cost of %d: %+v, not %+v", rate, used, now, begin, cost, got, want)

@@ -74,7 +74,8 @@ func (g *Group) decide(key string, at, cost int64) (d limit.Decision) {
 		}
 		epoch, at := l.present(e, l.rule.epoch(at), at)
 		e.roll(&l.rule, epoch)
-		one := e.decide(&l.rule, at, cost)
+		var one limit.Decision
+		e.decide(&l.rule, at, cost, &one)
 		if i == 0 || stricter(&one, &d) {
 			d = one
 		}

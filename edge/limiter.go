@@ -191,20 +191,35 @@ func (l *Limiter) AllowN(_ context.Context, key string, n int64) (limit.Decision
 
 // shard is where the key belongs, the same in every run.
 func (l *Limiter) shard(key string) *shard {
-	h := uint32(2166136261)
-	for i := 0; i < len(key); i++ {
-		h = (h ^ uint32(key[i])) * 16777619
+	h := uint64(len(key))
+	for ; len(key) >= 8; key = key[8:] {
+		h = mix(h ^ word(key))
 	}
-	return &l.shards[(h^h>>16)%uint32(len(l.shards))]
+	for i := 0; i < len(key); i++ {
+		h = h<<8 ^ h>>56 ^ uint64(key[i])
+	}
+	return &l.shards[mix(h)%uint64(len(l.shards))]
+}
+
+// mix spreads each bit over those below and above it.
+func mix(h uint64) uint64 {
+	high, low := bits.Mul64(h, 0x9e3779b97f4a7c15)
+	return high ^ low
+}
+
+// word is the first eight bytes, which the compiler loads at once.
+func word(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // Take decides whether cost may be taken from key at now, and takes it if so. A cost
 // of 0 only looks; one that no wait makes possible is refused with [limit.Never]. An
 // error says that nothing was decided: the key, which may be "", is too long, or there are too many, or now is not of
 // the years 1970 to 2261.
-func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, error) {
+func (l *Limiter) Take(key string, now time.Time, cost int64) (d limit.Decision, err error) {
 	if err := checkUse(key, now); err != nil {
-		return limit.Decision{}, err
+		return d, err
 	}
 	at := now.UnixNano()
 	epoch := l.rule.epoch(at)
@@ -217,7 +232,7 @@ func (l *Limiter) Take(key string, now time.Time, cost int64) (limit.Decision, e
 	}
 	epoch, at = l.present(e, epoch, at)
 	e.roll(&l.rule, epoch)
-	d := e.decide(&l.rule, at, cost)
+	e.decide(&l.rule, at, cost, &d)
 	if d.Allowed && cost > 0 {
 		l.commit(s, e, at, cost)
 	}
@@ -241,7 +256,8 @@ func (l *Limiter) commit(s *shard, e *entry, at, cost int64) {
 // something was taken.
 func (l *Limiter) takeFirst(s *shard, key string, epoch, at, cost int64) (limit.Decision, error) {
 	fresh := entry{epoch: epoch}
-	d := fresh.decide(&l.rule, at, cost)
+	var d limit.Decision
+	fresh.decide(&l.rule, at, cost, &d)
 	if !d.Allowed || cost == 0 {
 		l.note(key, &d)
 		return d, nil

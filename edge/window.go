@@ -107,16 +107,17 @@ func (r *rule) pay(debt, used, windows int64) int64 {
 }
 
 // decide says whether cost may be taken, without taking it.
-func (e *entry) decide(r *rule, now, cost int64) (d limit.Decision) {
+func (e *entry) decide(r *rule, now, cost int64, d *limit.Decision) {
 	if r.bucket() {
-		_, d = limit.Take(r.rate, e.state(), now, cost)
+		_, *d = limit.Take(r.rate, e.state(), now, cost)
 	} else {
-		d = e.decideWindow(r, now, cost)
+		e.decideWindow(r, now, cost, d)
 	}
 	if r.cap.Count > 0 {
-		d = both(d, e.ask(&r.cap, e.own.now, e.own.before, now, cost))
+		var alone limit.Decision
+		e.ask(&r.cap, e.own.now, e.own.before, now, cost, &alone)
+		*d = both(*d, alone)
 	}
-	return d
 }
 
 // state is that of a bucket.
@@ -171,23 +172,22 @@ func (r *rule) fill(n int64) int64 {
 // it any time of this century can be summed up.
 const maxFill = int64(100 * 366 * 24 * time.Hour)
 
-func (e *entry) decideWindow(r *rule, now, cost int64) limit.Decision {
+func (e *entry) decideWindow(r *rule, now, cost int64, d *limit.Decision) {
 	sum := e.sum()
 	used := sum.now + e.owed(r, sum)
-	d := e.ask(&r.rate, used, sum.before, now, cost)
+	e.ask(&r.rate, used, sum.before, now, cost, d)
 	if !d.Allowed {
 		d.RetryAfter = r.retry(d.RetryAfter, used, cost)
 	}
-	return d
 }
 
 // ask is [limit.Take] of the entry's window. A fixed window is decided here, since
 // copying a rate and a state takes longer than all the rest of a decision.
-func (e *entry) ask(r *limit.Rate, used, before, now, cost int64) (d limit.Decision) {
+func (e *entry) ask(r *limit.Rate, used, before, now, cost int64, d *limit.Decision) {
 	begin := e.epoch * int64(r.Per)
 	if r.Algorithm == limit.SlidingWindow {
-		_, d = limit.Take(*r, limit.State{Known: true, At: begin, Used: used, Before: before}, now, cost)
-		return d
+		_, *d = limit.Take(*r, limit.State{Known: true, At: begin, Used: used, Before: before}, now, cost)
+		return
 	}
 	d.Asked, d.Limit, d.Policy = cost, r.Count, r.Name
 	left := time.Duration(begin + int64(r.Per) - now) // also before it begins, by a clock that was set back
@@ -204,7 +204,6 @@ func (e *entry) ask(r *limit.Rate, used, before, now, cost int64) (d limit.Decis
 	if used > 0 {
 		d.ResetAfter = left
 	}
-	return d
 }
 
 // retry is how long a fixed window has to wait: what is owed takes the next windows.

@@ -35,10 +35,10 @@ func add(ns, span int64) int64 {
 }
 
 // plus is m and the time that n units take to refill, at most maxFill; never has no parts.
-func (m moment) plus(r Rate, n int64) moment { return m.after(r, r.fill(n)) }
+func (m moment) plus(r *Rate, n int64) moment { return m.after(r, r.fill(n)) }
 
 // after is m and a span.
-func (m moment) after(r Rate, span moment) moment {
+func (m moment) after(r *Rate, span moment) moment {
 	m.ns = add(m.ns, span.ns)
 	if m.part += span.part; m.part >= r.Count {
 		m.part -= r.Count
@@ -51,7 +51,7 @@ func (m moment) after(r Rate, span moment) moment {
 }
 
 // minus is m less a span.
-func (m moment) minus(r Rate, span moment) moment {
+func (m moment) minus(r *Rate, span moment) moment {
 	m.ns -= span.ns
 	if m.part -= span.part; m.part < 0 {
 		m.part += r.Count
@@ -61,7 +61,7 @@ func (m moment) minus(r Rate, span moment) moment {
 }
 
 // fill is the time that n units take to refill, at most maxFill.
-func (r Rate) fill(n int64) moment {
+func (r *Rate) fill(n int64) moment {
 	high, low := bits.Mul64(uint64(n), uint64(r.Per))
 	if high >= uint64(r.Count) {
 		return moment{ns: int64(maxFill)}
@@ -75,7 +75,7 @@ func (r Rate) fill(n int64) moment {
 
 // units is how many whole units refill from one moment to a later one; more than fit
 // are as many as fit.
-func (r Rate) units(from, to moment) int64 {
+func (r *Rate) units(from, to moment) int64 {
 	if !from.before(to) {
 		return 0
 	}
@@ -90,7 +90,7 @@ func (r Rate) units(from, to moment) int64 {
 }
 
 // full is when the bucket is full if nothing more is taken, not before now.
-func (s State) full(r Rate, now int64) moment {
+func (s *State) full(r *Rate, now int64) moment {
 	at := moment{now, 0}
 	if !s.Known {
 		if missing := r.burst() - r.initial(); missing > 0 {
@@ -106,7 +106,7 @@ func (s State) full(r Rate, now int64) moment {
 // takeBucket lets a cost pass that leaves the bucket no emptier than empty: it
 // must be full again within the time that a whole burst takes, or, with a wait,
 // so much later. All moments but those of the state count from now, so that none is out of range.
-func takeBucket(r Rate, s State, now int64, a Ask, d Decision) (State, Decision) {
+func takeBucket(r *Rate, s *State, now int64, a Ask, d *Decision) {
 	full := s.full(r, now).minus(r, moment{ns: now})
 	empty := r.fill(r.burst())
 	after := r.ahead(full, empty, a).plus(r, a.Cost)
@@ -123,16 +123,15 @@ func takeBucket(r Rate, s State, now int64, a Ask, d Decision) (State, Decision)
 	d.Remaining = r.units(full, empty)
 	d.ResetAfter = time.Duration(full.ceil())
 	if a.Cost > 0 && (d.Allowed || r.initial() < r.burst()) { // a key with less to begin with fills from its first use on, refused or not
-		s = s.fullAt(moment{ns: now}.after(r, full), now)
+		s.fullAt(moment{ns: now}.after(r, full), now)
 	}
 	if d.Allowed && (a.Ahead > 0 || d.RetryAfter > 0) {
 		s.Leased = s.At
 	}
-	return s, d
 }
 
 // ahead is full, moved as far ahead as a asks and the burst allows.
-func (r Rate) ahead(full, empty moment, a Ask) moment {
+func (r *Rate) ahead(full, empty moment, a Ask) moment {
 	if a.Ahead <= 0 || a.Cost <= 0 {
 		return full
 	}
@@ -147,36 +146,35 @@ func (r Rate) ahead(full, empty moment, a Ask) moment {
 }
 
 // fullAt notes when the bucket is full again.
-func (s State) fullAt(m moment, now int64) State {
+func (s *State) fullAt(m moment, now int64) {
 	if s.settled(now) {
 		s.Given, s.Leased = 0, 0
 	}
 	s.At, s.Part, s.Known = m.ns, m.part, true
-	return s
 }
 
 // settled reports that nothing that was ever taken counts any more, cancelled or
 // not: At would have been at most At + Given.
-func (s State) settled(now int64) bool { return s.settles() <= now }
+func (s *State) settled(now int64) bool { return s.settles() <= now }
 
 // settles is when that is so.
-func (s State) settles() int64 { return add(moment{s.At, s.Part}.ceil(), s.Given) }
+func (s *State) settles() int64 { return add(moment{s.At, s.Part}.ceil(), s.Given) }
 
-func chargeBucket(r Rate, s State, now, cost int64) State {
+func chargeBucket(r *Rate, s *State, now, cost int64) {
 	if cost == 0 {
-		return s
+		return
 	}
 	m := s.full(r, now).plus(r, cost)
 	if most := add(now, int64(maxFill)); m.ns > most {
 		m = moment{ns: most}
 	}
-	return s.fullAt(m, now)
+	s.fullAt(m, now)
 }
 
 // refundBucket makes room for n again, but not for what the bucket has refilled
 // since. Without other cancellations the reservation keeps at least v.Until less
 // now from it, and every earlier one that was cancelled since makes that less.
-func refundBucket(r Rate, s State, now int64, v Reservation, n int64) State {
+func refundBucket(r *Rate, s State, now int64, v Reservation, n int64) State {
 	if s.Given < v.Given || s.Given > maxGiven { // it was settled before now
 		return s
 	}
@@ -206,7 +204,7 @@ func (s State) last(v Reservation) bool { return s.At == v.Until && s.Given == v
 
 // resetBucket gives back all that was taken, so that nothing of it can be given back
 // again.
-func resetBucket(r Rate, s State, now int64) State {
+func resetBucket(r *Rate, s State, now int64) State {
 	m := moment{now, 0}.plus(r, r.burst()-r.initial())
 	next := State{At: m.ns, Part: m.part, Known: true}
 	if left := (moment{s.At, s.Part}).ceil() - now; !s.settled(now) {

@@ -3,7 +3,7 @@ package limit
 import "slices"
 
 // since drops what does not count any more at now, and sums the rest up.
-func (s State) since(r Rate, now int64) (State, int64) {
+func (s State) since(r *Rate, now int64) (State, int64) {
 	old := now - int64(r.Per)
 	n, sum := 0, int64(0)
 	for _, a := range s.Log {
@@ -25,7 +25,7 @@ func (s State) latest(now int64) int64 {
 }
 
 // logUntil is [Until] of a log, whatever its length.
-func (s State) logUntil(r Rate, now int64) int64 {
+func (s State) logUntil(r *Rate, now int64) int64 {
 	if n := len(s.Log); n > 0 {
 		now = max(now, r.until(s.Log[n-1].At))
 	}
@@ -35,7 +35,7 @@ func (s State) logUntil(r Rate, now int64) int64 {
 	return now
 }
 
-func takeLog(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
+func takeLog(r *Rate, old *State, now, cost int64, d *Decision) {
 	at := old.latest(now)
 	s, sum := old.since(r, at)
 	d.Allowed = sum+cost <= r.Count
@@ -50,10 +50,9 @@ func takeLog(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
 	if n := len(s.Log); n > 0 {
 		d.ResetAfter = r.left(now, s.Log[n-1].At, int64(r.Per))
 	}
-	if cost == 0 {
-		return old, d
+	if cost > 0 {
+		*old = s
 	}
-	return s, d
 }
 
 // fallsTo is the admission after which, once it has gone, no more than room is
@@ -81,13 +80,13 @@ func (s State) admit(now, cost int64) State {
 	return s
 }
 
-func chargeLog(r Rate, s State, now, cost int64) State {
+func chargeLog(r *Rate, s *State, now, cost int64) {
 	if cost == 0 {
-		return s
+		return
 	}
 	now = s.latest(now)
-	s, _ = s.since(r, now)
-	return s.admit(now, cost)
+	*s, _ = s.since(r, now)
+	*s = s.admit(now, cost)
 }
 
 func refundLog(s State, v Reservation, n int64) State {

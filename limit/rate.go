@@ -108,7 +108,7 @@ func (r Rate) Check() error {
 	return r.checkBurst()
 }
 
-func (r Rate) checkCalendar() error {
+func (r *Rate) checkCalendar() error {
 	switch {
 	case r.Every < Hour || r.Every > Year:
 		return invalid("the period %d is unknown", r.Every)
@@ -120,7 +120,7 @@ func (r Rate) checkCalendar() error {
 	return r.checkBurst()
 }
 
-func (r Rate) checkBurst() error {
+func (r *Rate) checkBurst() error {
 	if !r.bucket() {
 		if r.Burst != 0 || r.Initial != 0 {
 			return invalid("Burst and Initial are of GCRA and token bucket; a %s has Count only", r.Algorithm)
@@ -143,7 +143,7 @@ func (r Rate) checkBurst() error {
 const maxFill = 100 * 366 * 24 * time.Hour
 
 // fits reports that a bucket of n fills within maxFill.
-func (r Rate) fits(n int64) bool {
+func (r *Rate) fits(n int64) bool {
 	high, low := bits.Mul64(uint64(n), uint64(r.Per))
 	if high >= uint64(r.Count) {
 		return false
@@ -153,16 +153,16 @@ func (r Rate) fits(n int64) bool {
 }
 
 // bucket reports that the algorithm has a burst.
-func (r Rate) bucket() bool { return r.Algorithm == GCRA || r.Algorithm == TokenBucket }
+func (r *Rate) bucket() bool { return r.Algorithm == GCRA || r.Algorithm == TokenBucket }
 
-func (r Rate) burst() int64 {
+func (r *Rate) burst() int64 {
 	if r.Burst > 0 {
 		return r.Burst
 	}
 	return r.Count
 }
 
-func (r Rate) initial() int64 {
+func (r *Rate) initial() int64 {
 	if r.Initial > 0 {
 		return r.Initial
 	}
@@ -178,7 +178,9 @@ func (r Rate) Fill(n int64) (ns, part int64) {
 
 // Limit is the most that a key can be allowed at once: Burst of a bucket, else
 // Count. A greater cost can never be taken.
-func (r Rate) Limit() int64 {
+func (r Rate) Limit() int64 { return r.limit() }
+
+func (r *Rate) limit() int64 {
 	if r.bucket() {
 		return r.burst()
 	}
@@ -221,7 +223,7 @@ func (r Rate) String() string {
 }
 
 // calendarText is String of a calendar window.
-func (r Rate) calendarText() string {
+func (r *Rate) calendarText() string {
 	s := fmt.Sprintf("%d a %s", r.Count, [...]string{"", "hour", "day", "month", "year"}[min(r.Every, Year)])
 	if r.Offset != 0 {
 		s += fmt.Sprintf(", offset %s", r.Offset)

@@ -34,22 +34,26 @@ type Admission struct {
 // Take decides whether cost may be taken at now, and takes it if so. A cost of 0
 // only looks; a negative one is refused, as [Never].
 func Take(r Rate, s State, now, cost int64) (State, Decision) {
-	return decide(r, s, now, Ask{Cost: cost})
+	var d Decision
+	decide(&r, &s, now, Ask{Cost: cost}, &d)
+	return s, d
 }
 
-func decide(r Rate, s State, now int64, a Ask) (State, Decision) {
-	d := Decision{Asked: a.Cost, Limit: r.Limit(), Policy: r.Name}
+// decide fills in the decision, and changes the state if the cost was taken.
+func decide(r *Rate, s *State, now int64, a Ask, d *Decision) {
+	d.Asked, d.Limit, d.Policy = a.Cost, r.limit(), r.Name
 	if a.Cost < 0 || a.Cost > d.Limit {
-		d = look(r, s, now, d)
+		look(r, s, now, d)
 		d.RetryAfter = Never
-		return s, d
+		return
 	}
-	return take(r, s, now, a, d)
+	take(r, s, now, a, d)
 }
 
 // Peek decides as [Take] would, and takes nothing.
 func Peek(r Rate, s State, now, cost int64) Decision {
-	before := look(r, s, now, Decision{})
+	var before Decision
+	look(&r, &s, now, &before)
 	_, d := Take(r, s.clone(), now, cost)
 	d.Remaining, d.ResetAfter = before.Remaining, before.ResetAfter
 	return d
@@ -63,8 +67,8 @@ func Reserve(r Rate, s State, now, cost int64) (State, Reservation, Decision) {
 
 // Decide is [Reserve] for every kind of question.
 func Decide(r Rate, s State, now int64, a Ask) (State, Reservation, Decision) {
-	s, d := decide(r, s, now, a)
-	if !d.Allowed {
+	var d Decision
+	if decide(&r, &s, now, a, &d); !d.Allowed {
 		return s, Reservation{}, d
 	}
 	v := Reservation{Cost: a.Cost, At: now, Given: s.Given}
@@ -105,9 +109,9 @@ func Settle(r Rate, s State, now int64, v Reservation, actual int64) State {
 	actual = max(actual, 0)
 	switch {
 	case actual > v.Cost:
-		return charge(r, s, now, actual-v.Cost)
+		charge(&r, &s, now, actual-v.Cost)
 	case actual < v.Cost:
-		return refund(r, s, now, v, v.Cost-actual)
+		return refund(&r, s, now, v, v.Cost-actual)
 	}
 	return s
 }
@@ -120,14 +124,17 @@ func Cancel(r Rate, s State, now int64, v Reservation) State { return Settle(r, 
 // used.
 func Return(r Rate, s State, now int64, v Reservation, unused int64) State {
 	if n := min(unused, Usable(r, v, now)); n > 0 {
-		return refund(r, s, now, v, n)
+		return refund(&r, s, now, v, n)
 	}
 	return s
 }
 
 // Charge takes cost without asking; the key may be in debt afterwards. A cost
 // above [MaxCount] counts as MaxCount.
-func Charge(r Rate, s State, now, cost int64) State { return charge(r, s, now, max(cost, 0)) }
+func Charge(r Rate, s State, now, cost int64) State {
+	charge(&r, &s, now, max(cost, 0))
+	return s
+}
 
 // Reset makes the key as if it had never been used. What was taken before counts for
 // nothing from then on: to settle, cancel or return it gives nothing back, which
@@ -138,11 +145,11 @@ func Reset(r Rate, s State, now int64) State {
 	case !s.Known:
 		return s
 	case r.bucket():
-		return resetBucket(r, s, now)
+		return resetBucket(&r, s, now)
 	case r.Algorithm == SlidingLog:
 		return State{At: s.latest(now), Given: s.Given + 1, Known: true}
 	}
-	s, _, _, _ = s.roll(r, now)
+	s, _, _, _ = s.roll(&r, now)
 	s.Used, s.Before, s.Given = 0, 0, s.Given+1
 	return s
 }
@@ -158,9 +165,11 @@ func Until(r Rate, s State, now int64) (at int64, ends bool) {
 	case r.bucket():
 		return max(now, s.settles()), true
 	case r.Algorithm == SlidingLog:
-		return s.logUntil(r, now), true
+		return s.logUntil(&r, now), true
 	}
-	at = add(now, int64(look(r, s, now, Decision{}).ResetAfter))
+	var seen Decision
+	look(&r, &s, now, &seen)
+	at = add(now, int64(seen.ResetAfter))
 	if s.Given > 0 {
 		at = max(at, r.until(s.At))
 	}
@@ -206,37 +215,40 @@ func (s State) clone() State {
 }
 
 // take, look, charge and refund are dealt out to the algorithms.
-func take(r Rate, s State, now int64, a Ask, d Decision) (State, Decision) {
+func take(r *Rate, s *State, now int64, a Ask, d *Decision) {
 	switch r.Algorithm {
 	case FixedWindow, CalendarWindow:
-		return takeWindow(r, s, now, a.Cost, d)
+		takeWindow(r, s, now, a.Cost, d)
 	case SlidingWindow:
-		return takeSliding(r, s, now, a.Cost, d)
+		takeSliding(r, s, now, a.Cost, d)
 	case SlidingLog:
-		return takeLog(r, s, now, a.Cost, d)
+		takeLog(r, s, now, a.Cost, d)
+	default:
+		takeBucket(r, s, now, a, d)
 	}
-	return takeBucket(r, s, now, a, d)
 }
 
 // look fills in what remains.
-func look(r Rate, s State, now int64, d Decision) Decision {
-	_, seen := take(r, s.clone(), now, Ask{}, Decision{})
+func look(r *Rate, s *State, now int64, d *Decision) {
+	var seen Decision
+	then := s.clone()
+	take(r, &then, now, Ask{}, &seen)
 	d.Remaining, d.ResetAfter = seen.Remaining, seen.ResetAfter
-	return d
 }
 
-func charge(r Rate, s State, now, cost int64) State {
+func charge(r *Rate, s *State, now, cost int64) {
 	cost = min(cost, MaxCount)
 	switch r.Algorithm {
 	case FixedWindow, CalendarWindow, SlidingWindow:
-		return chargeWindow(r, s, now, cost)
+		chargeWindow(r, s, now, cost)
 	case SlidingLog:
-		return chargeLog(r, s, now, cost)
+		chargeLog(r, s, now, cost)
+	default:
+		chargeBucket(r, s, now, cost)
 	}
-	return chargeBucket(r, s, now, cost)
 }
 
-func refund(r Rate, s State, now int64, v Reservation, n int64) State {
+func refund(r *Rate, s State, now int64, v Reservation, n int64) State {
 	switch {
 	case r.bucket():
 		return refundBucket(r, s, now, v, n)

@@ -6,7 +6,7 @@ import (
 )
 
 // window is when the window of now began, and how long it is.
-func (r Rate) window(now int64) (begin, length int64) {
+func (r *Rate) window(now int64) (begin, length int64) {
 	if r.Algorithm == CalendarWindow {
 		return r.calendar(now)
 	}
@@ -19,7 +19,7 @@ func (r Rate) window(now int64) (begin, length int64) {
 }
 
 // until is when what is taken at a time stops to count.
-func (r Rate) until(at int64) int64 {
+func (r *Rate) until(at int64) int64 {
 	switch r.Algorithm {
 	case SlidingLog:
 		return add(at, int64(r.Per))
@@ -34,7 +34,7 @@ func (r Rate) until(at int64) int64 {
 // left is how long it is from now until a time after the begin of a window, also while the clock is set
 // back behind that: the key is in that window until then. By a calendar it is counted from the begin then,
 // which groups of nodes have agreed on, and nodes of several builds have to answer alike.
-func (r Rate) left(now, begin, after int64) time.Duration {
+func (r *Rate) left(now, begin, after int64) time.Duration {
 	if r.Algorithm == CalendarWindow {
 		now = max(now, begin)
 	}
@@ -44,7 +44,7 @@ func (r Rate) left(now, begin, after int64) time.Duration {
 	return time.Duration(after - (now - begin))
 }
 
-func (r Rate) calendar(now int64) (begin, length int64) {
+func (r *Rate) calendar(now int64) (begin, length int64) {
 	t := time.Unix(0, now).UTC().Add(r.Offset)
 	y, m, d := t.Date()
 	var from, to time.Time
@@ -64,7 +64,7 @@ func (r Rate) calendar(now int64) (begin, length int64) {
 
 // roll moves the state into the window of now. A clock that was set back leaves the
 // key in the window that it was in.
-func (s State) roll(r Rate, now int64) (rolled State, at, begin, length int64) {
+func (s State) roll(r *Rate, now int64) (rolled State, at, begin, length int64) {
 	if s.Known && !s.astray(r, now) {
 		now = max(now, s.At)
 	}
@@ -83,11 +83,11 @@ func (s State) roll(r Rate, now int64) (rolled State, at, begin, length int64) {
 // astray reports that a clock which was wrong for a while, by more than a window of
 // the calendar, has used the key: it begins anew then, instead of being closed until
 // that date.
-func (s State) astray(r Rate, now int64) bool {
+func (s State) astray(r *Rate, now int64) bool {
 	return r.Algorithm == CalendarWindow && s.At > r.until(now)
 }
 
-func takeWindow(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
+func takeWindow(r *Rate, old *State, now, cost int64, d *Decision) {
 	s, _, begin, length := old.roll(r, now)
 	d.Allowed = s.Used+cost <= r.Count
 	if d.Allowed {
@@ -99,19 +99,17 @@ func takeWindow(r Rate, old State, now, cost int64, d Decision) (State, Decision
 	if s.Used > 0 {
 		d.ResetAfter = r.left(now, begin, length)
 	}
-	if !d.Allowed || cost == 0 {
-		return old, d
+	if d.Allowed && cost > 0 {
+		*old = s
 	}
-	return s, d
 }
 
-func chargeWindow(r Rate, s State, now, cost int64) State {
-	s, _, _, _ = s.roll(r, now)
+func chargeWindow(r *Rate, s *State, now, cost int64) {
+	*s, _, _, _ = s.roll(r, now)
 	s.Used = min(s.Used+cost, MaxCount)
-	return s
 }
 
-func refundWindow(r Rate, s State, now int64, v Reservation, n int64) State {
+func refundWindow(r *Rate, s State, now int64, v Reservation, n int64) State {
 	s, _, begin, _ := s.roll(r, now)
 	if was, _ := r.window(v.At); was == begin {
 		s.Used = max(s.Used-n, 0)
@@ -127,7 +125,7 @@ func (s State) share(now, begin, length int64) int64 {
 	return int64(n)
 }
 
-func takeSliding(r Rate, old State, now, cost int64, d Decision) (State, Decision) {
+func takeSliding(r *Rate, old *State, now, cost int64, d *Decision) {
 	s, at, begin, length := old.roll(r, now)
 	share := s.share(at, begin, length)
 	d.Allowed = share+s.Used+cost <= r.Count
@@ -140,15 +138,14 @@ func takeSliding(r Rate, old State, now, cost int64, d Decision) (State, Decisio
 	if after := s.slidOut(length); after > 0 {
 		d.ResetAfter = r.left(now, begin, after)
 	}
-	if !d.Allowed || cost == 0 {
-		return old, d
+	if d.Allowed && cost > 0 {
+		*old = s
 	}
-	return s, d
 }
 
 // fits is how long after the begin of the window cost fits: as the window before slides out, or in the
 // next window, as this one does.
-func (s State) fits(r Rate, length, cost int64) int64 {
+func (s State) fits(r *Rate, length, cost int64) int64 {
 	if room := r.Count - s.Used - cost; room >= 0 {
 		return slide(s.Before, room, length)
 	}
@@ -177,7 +174,7 @@ func (s State) slidOut(length int64) int64 {
 	return 0
 }
 
-func refundSliding(r Rate, s State, now int64, v Reservation, n int64) State {
+func refundSliding(r *Rate, s State, now int64, v Reservation, n int64) State {
 	s, _, begin, length := s.roll(r, now)
 	switch was, _ := r.window(v.At); was {
 	case begin:
