@@ -280,6 +280,7 @@ var faults = map[string]string{
 	"Watch/Locks":               "locks untold",
 	"Watch/Semaphores":          "weight ignored",
 	"Watch/NothingMissing":      "drops events",
+	"Watch/MixedOrder":          "locks told late",
 	"Watch/Prefix":              "prefix ignored",
 	"Watch/Patterns":            "patterns ignored",
 	"Watch/Glob":                "glob ignored",

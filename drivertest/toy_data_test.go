@@ -206,8 +206,12 @@ func (e *engine) emit(c *toyClaim, verb string) {
 	if verb == "released" {
 		e.rev++
 	}
+	at := e.rev
+	if w.Kind == driver.Mutex && e.has("locks told late") {
+		at--
+	}
 	e.publish(driver.Event{
-		Revision: e.rev, Kind: kinds[w.Kind], Verb: verb, Name: w.Name, Token: c.token,
+		Revision: at, Kind: kinds[w.Kind], Verb: verb, Name: w.Name, Token: c.token,
 		Owner: c.Spec.Owner, Mode: w.Mode, Weight: e.weight(w.Weight), Session: c.session.id, Value: slices.Clone(c.Value),
 	})
 }

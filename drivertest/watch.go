@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
@@ -29,6 +30,8 @@ var watchCases = []Case{
 		Promise: "A watch tells when a semaphore is acquired and released, with the weight."},
 	{Name: "Watch/NothingMissing", Needs: watchedKeys, Run: run(watchNothingMissing),
 		Promise: "A watch tells every change of many writers once, with positions that only grow."},
+	{Name: "Watch/MixedOrder", Needs: watchedWeights, Run: run(watchMixedOrder),
+		Promise: "A watch tells what several clients do with mutexes and semaphores, waiters that leave among them, in order: positions only grow, and each grant is told before its end."},
 	{Name: "Watch/Prefix", Needs: watchedKeys, Run: run(watchPrefix),
 		Promise: "A watch tells only of names that begin with its prefix; with Exact only of the name itself."},
 	{Name: "Watch/Patterns", Needs: watchedKeys, Run: run(watchPatterns),
@@ -185,6 +188,47 @@ func watchNothingMissing(ctx context.Context, e *Env) {
 	must(written.wait(ctx, "the writers"))
 	must(clients[0].KV().Put(ctx, "end", nil))
 	w.expect("kv:put", "end")
+}
+
+// watchMixedOrder takes mutexes beside a semaphore that waiters leave without a grant: backends tell the two in
+// different ways.
+func watchMixedOrder(ctx context.Context, e *Env) {
+	const rounds = 25
+	w, s := watch(ctx, e.Client(), "", 0, holdfast.Patterns{"lock:*", "semaphore:*"}), e.Client()
+	full := must(s.Semaphore("s", 1).Acquire(ctx, 1))
+	clients := []*holdfast.Space{e.Client(), e.Client()}
+	together(len(clients)+1, func(i int) {
+		for range rounds {
+			if i < len(clients) {
+				done(must(clients[i].Mutex("m").Acquire(ctx)).Release())
+				continue
+			}
+			short, cancel := context.WithTimeout(ctx, time.Millisecond)
+			_, err := s.Semaphore("s", 1).Acquire(short, 1)
+			cancel()
+			refused(err, context.DeadlineExceeded, "Acquire of a semaphore that is held")
+		}
+	})
+	done(full.Release())
+	w.orderedUntil("semaphore:released")
+}
+
+// orderedUntil reads up to an event, and leaves the case unless all came in order.
+func (w *eventLog) orderedUntil(what string) {
+	last, held := holdfast.Event{}, map[string]driver.Token{}
+	for last.String() != what {
+		ev := w.next()
+		want(after(ev, last), "%s at %d.%d came after %s at %d.%d", ev.String(), ev.Revision, ev.Ordinal, last.String(), last.Revision, last.Ordinal)
+		switch ev.Verb {
+		case "acquired":
+			want(held[ev.Name] == 0, "%s is told as granted with %d while %d is held", ev.Name, ev.Token, held[ev.Name])
+			held[ev.Name] = ev.Token
+		case "released":
+			want(held[ev.Name] == ev.Token, "the release of %d of %s is told while %d is held", ev.Token, ev.Name, held[ev.Name])
+			held[ev.Name] = 0
+		}
+		last = ev
+	}
 }
 
 func watchPrefix(ctx context.Context, e *Env) {
