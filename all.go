@@ -24,7 +24,8 @@ func (l *lockable) want(w driver.Want, need Feature, err error) Want {
 
 // AcquireAll takes all of wants or none, with one place in the queue where the
 // backend can ("atomic-all"), else one after the other in order of name. The
-// options are those of the Space, as set by [Space.With], not of the parts.
+// options are those of the Space, as set by [Space.With], of which the parts are made too:
+// parts with others are refused.
 func (s *Space) AcquireAll(ctx context.Context, wants ...Want) (*Hold, error) {
 	return s.acquireAll(ctx, wants, false)
 }
@@ -99,7 +100,7 @@ func (s *Space) checkWant(w Want) error {
 	case w.l.s.r != s.r:
 		return invalid("the name %q is of another Space", w.want.Name)
 	case !w.l.cfg.same(s.cfg):
-		return invalid("the name %q has options of its own; give them to the Space: s.With(…).AcquireAll", w.want.Name)
+		return invalid("the name %q has other options than the Space that is asked; give them to a Space, and make its parts of that: t := s.With(…); t.AcquireAll(ctx, t.Mutex(…).Want())", w.want.Name)
 	case w.need != "":
 		return s.r.lacks(w.need)
 	}

@@ -111,7 +111,7 @@ func (c *config) checkSpans(r *spaceState) error {
 
 func (c *config) checkSession(r *spaceState) error {
 	if c.spec.Policy != driver.AtDeadline {
-		if err := firstError(r.lacks(driver.FeatureReclaim), c.checkGrace()); err != nil {
+		if err := firstError(r.lacks(driver.FeatureReclaim), c.checkGrace(r)); err != nil {
 			return err
 		}
 	}
@@ -137,11 +137,15 @@ func (r *spaceState) lacksTTL() error {
 }
 
 // checkGrace lets a grace of 0 be: reclaim as soon as the TTL has passed.
-func (c *config) checkGrace() error {
-	if !c.graceSet || c.spec.Grace == 0 {
+func (c *config) checkGrace(r *spaceState) error {
+	grace := c.spec.Grace
+	if !c.graceSet || grace == 0 {
 		return nil
 	}
-	return checkDuration("ReclaimOnDemand", c.spec.Grace)
+	if _, high := ttlRange(&r.info); grace < minSpan || grace > high {
+		return invalid("ReclaimOnDemand(%s) is out of range: 0, or %s to %s%s", grace, minSpan, high, unitHint("ReclaimOnDemand", grace))
+	}
+	return nil
 }
 
 func firstError(errs ...error) error {

@@ -362,16 +362,20 @@ func TestAcquireAll_Mistakes(t *testing.T) {
 		wants []holdfast.Want
 		part  string
 	}{
-		"nothing":       {nil, "nothing is wanted"},
-		"twice":         {[]holdfast.Want{a.Want(), s.Sub("").RWMutex("a").Reader().Want()}, `the name "a" is wanted twice`},
-		"empty":         {[]holdfast.Want{{}}, "a Want is empty"},
-		"another Space": {[]holdfast.Want{elsewhere.Mutex("a").Want()}, "of another Space"},
-		"own options":   {[]holdfast.Want{s.Mutex("a", holdfast.MaxHold(time.Hour)).Want()}, "s.With(…).AcquireAll"},
+		"nothing":         {nil, "nothing is wanted"},
+		"twice":           {[]holdfast.Want{a.Want(), s.Sub("").RWMutex("a").Reader().Want()}, `the name "a" is wanted twice`},
+		"empty":           {[]holdfast.Want{{}}, "a Want is empty"},
+		"another Space":   {[]holdfast.Want{elsewhere.Mutex("a").Want()}, "of another Space"},
+		"own options":     {[]holdfast.Want{s.Mutex("a", holdfast.MaxHold(time.Hour)).Want()}, "t.AcquireAll(ctx, t.Mutex"},
+		"of another With": {[]holdfast.Want{s.With(holdfast.MaxHold(time.Hour)).Mutex("a").Want()}, "t.AcquireAll(ctx, t.Mutex"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := s.AcquireAll(t.Context(), tt.wants...)
+			h, err := s.AcquireAll(t.Context(), tt.wants...)
 			wantInvalid(t, err, tt.part)
+			if err == nil {
+				_ = h.Release() // the next would wait for it
+			}
 		})
 	}
 	if len(toy.requests) != 0 {

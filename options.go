@@ -126,7 +126,8 @@ func (f holdFunc) hold(c *config) { f(c) }
 func ManualRenew() LivenessOption { return liveness(func(c *config) { c.spec.Manual = true }) }
 
 // ReclaimOnDemand keeps the names of a holder after its TTL until another
-// caller wants them and grace has passed as well: nobody waits, nothing is freed.
+// caller wants them and grace, of 0 to the greatest TTL that the backend takes (24 h or less), has
+// passed as well: nobody waits, nothing is freed.
 // The backend shows such a hold as stale; the holder itself has lost it at its
 // TTL, as always. Its session, and the keys under it, end at most ten minutes after
 // the last name was taken, unless the holder comes back: until then it learns what

@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -106,6 +107,27 @@ func TestOptions_Reach(t *testing.T) {
 	}
 	if r.ID == [16]byte{} || r.Lost == nil {
 		t.Error("the request has no id or no Lost")
+	}
+}
+
+// A grace is at most the greatest TTL of the backend.
+func TestOptions_Grace(t *testing.T) {
+	toy := newToy(driver.FeatureReclaim)
+	toy.info.MaxTTL = time.Hour
+	s := openOn(t, toy)
+	for _, grace := range []time.Duration{-1, 1, time.Hour + 1} {
+		_, err := s.Mutex("refused", holdfast.ReclaimOnDemand(grace)).TryAcquire(t.Context())
+		wantInvalid(t, err, fmt.Sprintf("ReclaimOnDemand(%s) is out of range: 0, or 1ms to 1h0m0s", grace))
+	}
+	if len(toy.requests) != 0 {
+		t.Errorf("the backend heard of it: %v", toy.requests)
+	}
+	for _, grace := range []time.Duration{0, time.Millisecond, time.Hour} {
+		h := taken(t)(s.Mutex("a", holdfast.ReclaimOnDemand(grace)).Acquire(t.Context()))
+		if got := toy.lastRequest().Spec.Grace; got != grace {
+			t.Errorf("a grace of %s reached the backend as %s", grace, got)
+		}
+		_ = h.Release()
 	}
 }
 
