@@ -255,6 +255,7 @@ func TestCheck_UnfreezeTwice(t *testing.T) {
 		x.now += tick
 		x.nodes[1].Tick(x.now)
 	}
+	x.damage(2, 7)
 	x.nodes[1].Unfreeze(x.now, 12, 2)
 	x.tickAll(150)
 	if got := x.numbers(); x.nodes[1].Status().Frozen || !slices.Equal(got, []uint64{right, right, right}) {
@@ -384,17 +385,27 @@ func TestCheck_WhileMostHeal(t *testing.T) {
 	x.until(replica.CheckNoRule)
 	right := x.numbers()[0]
 	x.nodes[1].Unfreeze(x.now, 11, 1)
-	x.settle()
-	for i := 0; !x.nodes[2].Status().Healing || !x.nodes[3].Status().Healing; i++ {
-		if x.tickAll(1); i > 100 {
-			t.Fatal("two nodes do not heal")
-		}
-	}
+	x.park = true // nothing heals them, until after the check
+	x.healing(2)
+	x.healing(3)
 	if at := x.nodes[2].Status().SnapshotIndex; at != 0 {
 		t.Errorf("a node that heals offers its snapshot at %d", at)
 	}
+	x.tickAll(50 + holdersWait)
+	if x.nodes[1].Status().Frozen {
+		t.Fatal("the group is frozen still, and checks nothing meanwhile")
+	}
 	x.nodes[1].Check(x.now, 12)
-	x.tickAll(150 + holdersWait)
+	x.tickAll(20)
+	if st := x.nodes[1].Status(); st.Frozen || st.Checked.Nodes[1] != replica.CheckAgrees || !x.nodes[2].Status().Healing {
+		t.Errorf("a check has found %v, frozen %v", st.Checked.Nodes, st.Frozen)
+	}
+	x.park = false
+	for _, s := range x.parked {
+		x.carry(1, s)
+		x.nodes[1].SnapshotSent(x.now, s.To, true)
+	}
+	x.tickAll(150)
 	if got := x.numbers(); !slices.Equal(got, []uint64{right, right, right}) {
 		t.Errorf("the nodes have %v, want %d", got, right)
 	}
