@@ -27,14 +27,16 @@ type Store interface {
 	Swap(ctx context.Context, key string, old Revision, value []byte) (Revision, error)
 	// Delete deletes a key that is at the revision old, like Swap.
 	Delete(ctx context.Context, key string, old Revision) (Revision, error)
-	// List reads all keys that begin with prefix, in any order. It bounds itself
+	// List reads all keys that begin with prefix, in any order, each as Get does. It bounds itself
 	// how long it hears nothing from the engine: only it knows how long many keys
 	// may take.
 	List(ctx context.Context, prefix string) ([]Item, error)
 	// Changed yields first an Item without a key, with the revision of the
 	// last change before; then every change of the key, in order; of all keys if
 	// key is empty. Another Item without a key says that changes up to its
-	// revision may be missing. It outlives a broken connection where it can, and
+	// revision may be missing; those of them that come all the same do no harm. One with
+	// the engine's newest revision is enough for a reader that was far behind, and
+	// the changes up to it need not come any more. It outlives a broken connection where it can, and
 	// ends with ctx, or with an error as its last pair.
 	Changed(ctx context.Context, key string) iter.Seq2[Item, error]
 }

@@ -91,7 +91,7 @@
 // A call that waits for nobody is ErrUnavailable after about ten seconds, and says
 // whether it may have been done. Acquire waits on, and holds last until their
 // deadline, so that a restart that is shorter than the TTL loses none. A watch
-// goes on where it was. Nothing is kept to be sent later.
+// goes on where it was, if that is still there. Nothing is kept to be sent later.
 //
 // # When a holder is gone
 //
@@ -138,8 +138,9 @@
 //	exactly once           an answer that was lost is asked for again, as long as no more than
 //	                       eight others have changed the counter or sequence since; a flush of a
 //	                       buffered counter, as long as no more than 64 others have flushed theirs
-//	watch from the past    no. A watch that falls behind further than the history of a key gets a
-//	                       watch:resync
+//	watch from the past    no. A watch that falls behind further than the history of a key, be it one that
+//	                       it does not ask for, gets a watch:resync for all that it is behind, and goes
+//	                       on with what comes then
 //	keys that expire       end on the clock of each reader, from when it first saw them;
 //	                       a watch is not told of that
 package natshold

@@ -310,6 +310,34 @@ func TestGap(t *testing.T) {
 	t.Errorf("the watch ended: %v", w.why)
 }
 
+// TestBacklogIsOneResync: a watch that was away while other names were changed more often than
+// their history is long is told one resync, whatever is missing in what it is behind with, and
+// then what comes.
+func TestBacklogIsOneResync(t *testing.T) {
+	server := services.NATS(t)
+	link := services.Proxy(t, server.Addr())
+	url := server.URL() + "/b?history=2"
+	writer, reader := open(t, url), open(t, link.URL(url))
+	w := watch(t, reader, "w/")
+	link.Cut()
+	link.Break()
+	for i := range 200 { // the history of the first ones is over at different times
+		must(writer.Counter(fmt.Sprint("c", i*i%(7+i/4))).Add(t.Context(), 1))(t)
+	}
+	must(writer.KV().Put(t.Context(), "w/missed", nil))(t)
+	link.Heal()
+	if ev := <-w.events; ev.String() != "watch:resync" {
+		t.Fatalf("after a backlog came %s, %v", ev.String(), w.why)
+	}
+	for i := range 20 {
+		name := fmt.Sprint("w/", i)
+		must(writer.KV().Put(t.Context(), name, nil))(t)
+		if ev := <-w.events; ev.Name != name {
+			t.Fatalf("after the resync and a put of %s came %s of %q, %v", name, ev.String(), ev.Name, w.why)
+		}
+	}
+}
+
 // TestBrokenLinks: a watcher whose link breaks again and again is told every
 // change in order, or that some are missing.
 func TestBrokenLinks(t *testing.T) {

@@ -177,7 +177,10 @@ type watch struct {
 	key   string
 	yield func(driver.Item, error) bool
 	feed  *feed
-	last  driver.Revision // the revision up to which everything was told
+	last  driver.Revision // the revision up to which everything was told, or is missing
+	// missed: something up to last was overwritten or removed before it was sent, and that is still to
+	// be told.
+	missed bool
 }
 
 // errEnough is what ends a watch after its caller has left the loop.
@@ -198,38 +201,68 @@ func (w *watch) filter() string {
 	return toBucket(w.key)
 }
 
-// begin starts with what comes from now on.
-func (w *watch) begin(ctx context.Context) (err error) {
-	if w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverNewPolicy}, true); err != nil {
+// begin starts with what comes from now on, and says that something may be missing before.
+func (w *watch) begin(ctx context.Context) error {
+	if err := w.open(ctx, &nats.ConsumerConfig{DeliverPolicy: nats.DeliverNewPolicy}); err != nil {
 		return err
 	}
-	w.last = w.feed.start
-	if err = w.tell(driver.Item{Revision: w.last}); err != nil {
+	w.last = max(w.last, w.feed.start)
+	return w.tellGap()
+}
+
+// open begins a feed. A server that begins it before what was told is behind another, or has
+// lost what it had answered: only the second ends the watch.
+func (w *watch) open(ctx context.Context, cfg *nats.ConsumerConfig) (err error) {
+	if w.feed, err = w.s.feed(ctx, w.filter(), cfg, true); err != nil || w.feed.start >= w.last {
+		return err
+	}
+	if err = w.s.look(ctx); err != nil {
 		w.feed.close()
 	}
 	return err
 }
 
-// follow tells what comes until the feed ends.
+// tellGap says that something may be missing up to where the feed begins.
+func (w *watch) tellGap() error {
+	err := w.tell(driver.Item{Revision: w.last})
+	if err != nil {
+		w.feed.close()
+	}
+	w.missed = w.missed && err != nil
+	return err
+}
+
+// follow tells what comes until the feed ends, or is not all any more.
 func (w *watch) follow(ctx context.Context) error {
 	defer w.feed.close()
 	for {
 		c, err := w.feed.next(ctx)
-		if err != nil {
-			return err
-		}
-		missing := w.key == "" && c.item.Revision != w.last+1
-		w.last = c.item.Revision
-		if missing { // they were overwritten before they were sent
-			err = w.tell(driver.Item{Revision: w.last - 1})
-		}
-		if err == nil && !c.foreign {
-			err = w.tell(c.item)
+		if err == nil {
+			err = w.take(c)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// take tells a change that is the next one. A server that is behind another brings again
+// what was told. Behind a gap there may be any number of others, in all that was not yet sent:
+// one that ends the feed is one for them all, and nothing of what is old is sent any more.
+func (w *watch) take(c *change) error {
+	at := c.item.Revision
+	switch {
+	case at <= w.last:
+		return nil
+	case w.key == "" && at != w.last+1:
+		w.last, w.missed = at-1, true
+		return errMissed
+	}
+	w.last = at
+	if c.foreign {
+		return nil
+	}
+	return w.tell(c.item)
 }
 
 // lost reports whether the feed can be resumed after a pause: what it ended with
@@ -246,18 +279,18 @@ func (w *watch) lost(ctx context.Context, err error) bool {
 	}
 }
 
-// resume goes on after what was told last.
+// resume goes on after what was told last, or, if that is not there any more, with what comes
+// from now on.
 func (w *watch) resume(ctx context.Context) error {
 	err := w.s.look(ctx)
-	if err != nil {
-		return err
+	if err == nil && w.missed {
+		return w.begin(ctx)
 	}
-	w.feed, err = w.s.feed(ctx, w.filter(), &nats.ConsumerConfig{DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: uint64(w.last + 1)}, true)
+	if err == nil {
+		err = w.open(ctx, &nats.ConsumerConfig{DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: uint64(w.last + 1)})
+	}
 	if err != nil || w.key == "" {
 		return err
 	}
-	if err = w.tell(driver.Item{Revision: w.last}); err != nil { // of one key nobody knows what is missing
-		w.feed.close()
-	}
-	return err
+	return w.tellGap() // of one key nobody knows what is missing
 }

@@ -31,7 +31,7 @@ type Options struct {
 	// lose nothing with one of them.
 	Replicas int
 	// History is how many states of a key it keeps, 1 to 64; 0: 64. A watch that
-	// falls further behind than that on one key gets a watch:resync. A state of a
+	// falls further behind than that on one key, whichever it is, gets one watch:resync. A state of a
 	// lock takes about 200 bytes.
 	History int
 	// Memory keeps it in the servers' memory only: a restart forgets everything.

@@ -47,15 +47,17 @@ type storeWatch struct {
 	d      *onStore
 	r      *driver.WatchRequest
 	before map[string]driver.Item // what the keys were
-	from   driver.Revision        // the first revision to tell of
+	sure   driver.Revision        // no change up to here is missing in what was read
+	upTo   driver.Revision        // nothing up to here is told any more
 	ready  bool
 }
 
 // tell yields the events of one change; false: it is over.
 func (w *storeWatch) tell(ctx context.Context, item driver.Item, err error, yield func(driver.Event, error) bool) bool {
 	if err == nil && item.Key == "" {
-		if err = w.remember(ctx, item.Revision); err == nil {
-			return w.begin(yield)
+		var begins bool
+		if begins, err = w.gap(ctx, item.Revision); err == nil {
+			return !begins || w.begin(yield)
 		}
 	}
 	if w.over(ctx) {
@@ -73,7 +75,7 @@ func (w *storeWatch) tell(ctx context.Context, item driver.Item, err error, yiel
 		return true // it was read when the watch began
 	}
 	w.keep(&item)
-	if item.Revision < w.from {
+	if item.Revision <= w.upTo {
 		return true
 	}
 	for i, ev := range w.events(&item, &old) {
@@ -89,6 +91,30 @@ func (w *storeWatch) tell(ctx context.Context, item driver.Item, err error, yiel
 // a moment later.
 func (w *storeWatch) over(ctx context.Context) bool { return ctx.Err() != nil || w.d.life.Err() != nil }
 
+// gap is told that changes up to last may be missing, and reports whether events are. What
+// was read after them has them. Otherwise it reads anew: also where only changes are missing that
+// are not told any more, since a later event is told from what they made of a key.
+func (w *storeWatch) gap(ctx context.Context, last driver.Revision) (bool, error) {
+	if w.ready && last <= w.sure {
+		return false, nil
+	}
+	was, before := w.upTo, w.before
+	if err := w.remember(ctx, last); err != nil {
+		return false, err
+	}
+	return !w.ready || w.upTo > was || !w.has(before), nil
+}
+
+// has reports whether all these keys are still there: of one that is not nobody knows when it ended.
+func (w *storeWatch) has(keys map[string]driver.Item) bool {
+	for key := range keys {
+		if _, ok := w.before[key]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // begin says from where on everything is told: at first, and after a gap.
 func (w *storeWatch) begin(yield func(driver.Event, error) bool) bool {
 	verb := driver.VerbReady
@@ -96,7 +122,7 @@ func (w *storeWatch) begin(yield func(driver.Event, error) bool) bool {
 		verb = driver.VerbResync
 	}
 	w.ready = true
-	return yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: w.from}, nil)
+	return yield(driver.Event{Kind: driver.WatchKind, Verb: verb, Revision: w.upTo + 1}, nil)
 }
 
 // about reports whether the name of a key is one that the watch asks for.
@@ -147,9 +173,11 @@ func (w *storeWatch) there(ctx context.Context, p pace, prefix string) (items []
 
 // remember reads the locks and keys that are there, so that the first change of one can
 // be told from what it was; of the others a change tells all by itself. What it has read
-// already is not told: the watch is from after that on.
+// already is not told: the watch is from after that on. What it reads has all that any read
+// before it had.
 func (w *storeWatch) remember(ctx context.Context, last driver.Revision) error {
-	clear(w.before)
+	sure := max(last, w.upTo)
+	upTo, before := sure, map[string]driver.Item{}
 	for _, of := range []struct{ kind, prefix string }{{"lock", lockPrefix}, {"kv", keyPrefix}} {
 		if !w.asks(of.kind) {
 			continue
@@ -159,11 +187,11 @@ func (w *storeWatch) remember(ctx context.Context, last driver.Revision) error {
 			return err
 		}
 		for _, i := range items {
-			w.before[i.Key] = i
-			last = max(last, i.Revision)
+			before[i.Key] = i
+			upTo = max(upTo, i.Revision)
 		}
 	}
-	w.from = last + 1
+	w.sure, w.upTo, w.before = sure, upTo, before
 	return nil
 }
 
