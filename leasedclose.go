@@ -64,6 +64,8 @@ func (l *LeasedLimiter) close() {
 	defer cancel()
 	l.mu.Lock()
 	keys, before, fetching := l.keys, l.before, maps.Clone(l.fetching)
+	followAll(keys)
+	followAll(before)
 	l.rest.closing, l.rest.blocks = true, map[string]*leasedKey{}
 	close(l.closed)
 	if l.keys, l.before = nil, nil; l.timer != nil {

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +18,15 @@ import (
 // calls. Safe for concurrent use.
 //
 // A block is what a key needs in a quarter of a second, taken so far ahead, and the next one is
-// fetched when half of it is used. Where the rate does not allow it at once it comes
+// fetched when half of it is used. A cost above what is left of it takes what it lacks from the backend. Where
+// the rate does not allow that at once it comes
 // later, in the order in which programs asked, and until then the program refuses
 // without asking. Where the backend refuses, it is asked again a second later at the
 // latest.
 //
 // What is above twice the need of the last second or two is given back; all of it, when no
-// caller has asked for the key for so long, and by Close. If it is certain that the backend
+// caller has asked for the key for so long, and by Close. A cost that is refused for longer than a quarter of
+// a second is no need. If it is certain that the backend
 // was not told, because it was away, that is repeated a second later, and so on. What the
 // backend may have been told without an answer passes unused.
 //
@@ -35,8 +38,8 @@ import (
 // their next block comes: then they drop those before. Of a bucket that was reset they keep them, as long as they last.
 //
 // Every decision asks the backend where nothing can be used later than it was taken: with a
-// sliding window, with a log, and when a bucket's whole burst is asked for. So does a caller
-// that gets a block after its time has passed.
+// sliding window, with a log, and when a bucket's whole burst is asked for, for which the block is given back
+// first. So does a caller that gets a block after its time has passed.
 type LeasedLimiter struct {
 	l *Limiter
 
@@ -70,6 +73,9 @@ const (
 	// blockLate is for how long the answer to a request is awaited, so that what was taken
 	// for it is not lost.
 	blockLate = time.Minute
+	// blockTries is how many blocks are fetched for one cost. Where answers take long, so much of those
+	// before may pass until the last one is there that they never are enough together.
+	blockTries = 3
 	// giveBackAtOnce is how many keys are given back at a time.
 	giveBackAtOnce = 32
 )
@@ -78,20 +84,33 @@ const (
 type leasedKey struct {
 	blocks []*leasedBlock // oldest first
 	fetch  *blockFetch    // under way; nil: there is none
-	denied time.Time      // until when the backend is not asked for deniedCost or more
+	denied time.Time      // until when the backend is not asked for deniedCost or more beside the blocks
 	retry  time.Time      // when deniedCost can be taken, by the backend's last refusal
 	reset  time.Time      // when the key is as if it had never been used, by the last answer
 	demand demand
+	last   bucketEnd // what the blocks that were given back left
+	// returned is closed when those are; nil: there were none.
+	returned <-chan struct{}
 
 	deniedCost int64
 }
 
-// refuses: a cost of n is refused without asking.
+// refuses: a cost that lacks n beside the blocks is refused without asking.
 func (k *leasedKey) refuses(n int64, now time.Time) bool {
 	return now.Before(k.denied) && n >= k.deniedCost
 }
 
-// refused notes that the backend has refused a cost of n. It is asked again when a block
+// retryAfter is how long it takes until the backend has n: more than it has refused comes later.
+func (k *leasedKey) retryAfter(n int64, rate limit.Rate, now time.Time) time.Duration {
+	wait := max(k.retry.Sub(now), 1)
+	if fills(rate) {
+		more, _ := rate.Fill(n - k.deniedCost)
+		wait += time.Duration(more)
+	}
+	return wait
+}
+
+// refused notes that the backend has refused n beside the blocks. It is asked again when a block
 // that is taken ahead can be there.
 func (k *leasedKey) refused(n int64, b *leasedBlock) {
 	wait := b.Decision.RetryAfter
@@ -109,6 +128,13 @@ type blockFetch struct {
 	once sync.Once
 	err  error // when done is closed
 	late bool  // the block came when it was of no use any more; when done is closed
+}
+
+// noFetch is for a cost for which no more are worth it.
+func noFetch() *blockFetch {
+	f := &blockFetch{done: make(chan struct{}), late: true}
+	f.end(nil)
+	return f
 }
 
 func (f *blockFetch) end(err error) {
@@ -177,6 +203,12 @@ func (d *demand) add(n int64, now time.Time) {
 	d.most = max(d.most, d.sum)
 }
 
+// drop takes out a cost of n, which was added and is refused: it uses nothing, and is to keep nothing from others.
+func (d *demand) drop(n int64) {
+	d.sum = max(d.sum-n, 0)
+	d.most = max(d.most-n, d.sum)
+}
+
 // rare: the cost of n that is asked for now is all that was for a while. To fetch ahead
 // would cost more calls than it spares.
 func (d *demand) rare(n int64) bool { return d.last == 0 && d.sum <= n }
@@ -192,7 +224,7 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 	if err := firstError(l.l.err, checkLimitKey(key, l.l.s.r.maxName()), checkCost(n), l.l.s.r.ready(ctx, driver.FeatureLimit)); err != nil {
 		return limit.Decision{}, wrap("allow", l.l.name, err)
 	}
-	for first := true; ; first = false {
+	for c := (leasedCall{key: key, cost: n}); ; {
 		if l.isClosed() {
 			return limit.Decision{}, wrap("allow", l.l.name, errClosed)
 		}
@@ -201,9 +233,9 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 			return limit.Decision{}, err
 		}
 		if !byBlocks(rate, n) && !l.isClosed() { // it may have been closed while the rate was asked for
-			return l.l.AllowN(ctx, key, n)
+			return l.whole(ctx, key, n, rate)
 		}
-		d, fetch, err := l.try(key, n, rate, first)
+		d, fetch, err := l.try(&c, rate)
 		if fetch == nil || err != nil {
 			return d, wrap("allow", l.l.name, err)
 		}
@@ -213,7 +245,7 @@ func (l *LeasedLimiter) AllowN(ctx context.Context, key string, n int64) (limit.
 				return limit.Decision{}, wrap("allow", l.l.name, fetch.err)
 			}
 			if fetch.late && !l.isClosed() { // and the next one would be
-				return l.l.AllowN(ctx, key, n)
+				return l.whole(ctx, key, n, rate)
 			}
 		case <-l.closed: // the block goes back
 		case <-ctx.Done():
@@ -247,11 +279,15 @@ func (l *LeasedLimiter) known(ctx context.Context, key string) (limit.Rate, erro
 // it can first be used, and the whole burst has no later moment to begin: some of it is
 // gone when the answer comes.
 func byBlocks(rate limit.Rate, n int64) bool {
-	switch rate.Algorithm {
-	case limit.GCRA, limit.TokenBucket:
+	if fills(rate) {
 		return n > 0 && n < rate.Limit()
 	}
 	return n > 0 && n <= rate.Limit() && !sliding(rate)
+}
+
+// fills: the rate is a bucket's, which takes nothing back of what something was taken behind.
+func fills(rate limit.Rate) bool {
+	return rate.Algorithm == limit.GCRA || rate.Algorithm == limit.TokenBucket
 }
 
 // sliding: nothing can be used later than it was taken.
@@ -259,37 +295,83 @@ func sliding(rate limit.Rate) bool {
 	return rate.Algorithm == limit.SlidingWindow || rate.Algorithm == limit.SlidingLog
 }
 
+// whole asks the backend for all of a cost, which can be there only if it has what the program had of the key.
+func (l *LeasedLimiter) whole(ctx context.Context, key string, n int64, rate limit.Rate) (limit.Decision, error) {
+	if n > 0 && n <= rate.Limit() {
+		select {
+		case <-l.giveBackBlocks(key):
+		case <-ctx.Done():
+		}
+	}
+	return l.l.AllowN(ctx, key, n)
+}
+
+// leasedCall is a call that asks for a cost.
+type leasedCall struct {
+	key     string
+	cost    int64
+	counted bool // the cost is in the demand
+	fetched int  // how many blocks were fetched for it
+}
+
 // try decides by what is there, or tells the fetch after which it is worth another try.
-func (l *LeasedLimiter) try(key string, n int64, rate limit.Rate, first bool) (d limit.Decision, fetch *blockFetch, err error) {
+func (l *LeasedLimiter) try(c *leasedCall, rate limit.Rate) (d limit.Decision, fetch *blockFetch, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isClosed() {
 		return d, nil, errClosed
 	}
 	now := driver.Now()
-	k := l.key(key, now)
-	if first {
-		k.demand.add(n, now)
+	k := l.key(c.key, now)
+	d = limit.Decision{Asked: c.cost, Limit: rate.Limit(), Policy: rate.Name, ResetAfter: max(k.reset.Sub(now), 0)}
+	left, begins := k.use(c.cost, now, &d)
+	lacks := c.cost // when it is asked for the next time
+	if !d.Allowed {
+		lacks -= left
+		d.RetryAfter = k.refusal(lacks, begins, rate, now)
 	}
-	d = limit.Decision{Asked: n, Limit: rate.Limit(), Policy: rate.Name, ResetAfter: max(k.reset.Sub(now), 0)}
-	left, begins := k.use(n, now, &d)
-	size := k.size(n, rate)
-	enough := d.Allowed && (2*left >= size || len(k.blocks) > 1 || k.demand.rare(n)) || begins > 0
-	if fetch = k.fetch; !enough && fetch == nil && !k.refuses(n, now) {
-		fetch = l.fetch(key, k, n, size)
+	k.count(c, d.RetryAfter, now)
+	size := k.size(lacks, rate)
+	enough := d.Allowed && (2*left >= size || len(k.blocks) > 1 || k.demand.rare(c.cost)) || lacks <= 0
+	if fetch = k.fetch; !enough && fetch == nil && !k.refuses(lacks, now) {
+		fetch = l.fetchFor(c, k, lacks, size)
 	}
-	l.giveBackSurplus(key, k, now)
-	switch {
-	case d.Allowed:
-		return d, nil, nil
-	case begins > 0:
-		d.RetryAfter = begins
-		return d, nil, nil
-	case k.refuses(n, now):
-		d.RetryAfter = max(k.retry.Sub(now), 1)
+	l.giveBackSurplus(c.key, k, now)
+	if d.Allowed || d.RetryAfter > 0 {
 		return d, nil, nil
 	}
 	return d, fetch, nil
+}
+
+// refusal is how long a cost has to wait that lacks so much beside the blocks, or has enough of them when they begin; 0: the
+// backend is to be asked.
+func (k *leasedKey) refusal(lacks int64, begins time.Duration, rate limit.Rate, now time.Time) time.Duration {
+	switch {
+	case lacks <= 0:
+		return begins
+	case k.refuses(lacks, now):
+		return k.retryAfter(lacks, rate, now)
+	}
+	return 0
+}
+
+// count adds a cost to the demand, unless it is refused for so long that no block is taken or kept for it.
+func (k *leasedKey) count(c *leasedCall, retryAfter time.Duration, now time.Time) {
+	switch counts := retryAfter <= blockAhead; {
+	case counts && !c.counted:
+		k.demand.add(c.cost, now)
+	case !counts && c.counted:
+		k.demand.drop(c.cost)
+	}
+	c.counted = true
+}
+
+// fetchFor takes a block that has what a cost lacks, beside the callers.
+func (l *LeasedLimiter) fetchFor(c *leasedCall, k *leasedKey, lacks, size int64) *blockFetch {
+	if c.fetched++; c.fetched > blockTries {
+		return noFetch()
+	}
+	return l.fetch(c.key, k, lacks, size)
 }
 
 // key is what the program has of a key, which is in use.
@@ -320,7 +402,7 @@ func (l *LeasedLimiter) asked(key string, now time.Time) *leasedKey {
 }
 
 // use takes n from the blocks that have begun, of the oldest first, and tells what is left in
-// all, and when the first block begins that could be used later.
+// all, and in how long so many have begun that n can be taken.
 func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64, begins time.Duration) {
 	var ready int64
 	kept := k.blocks[:0]
@@ -330,12 +412,14 @@ func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64, 
 			continue
 		}
 		kept = append(kept, b)
-		left += has
-		if later := b.begins(now); later == 0 {
+		later := b.begins(now)
+		if later == 0 {
 			ready += has
-		} else if begins == 0 {
-			begins = later
 		}
+		if left < n {
+			begins = max(begins, later)
+		}
+		left += has
 	}
 	k.blocks = kept
 	if d.Allowed = ready >= n; d.Allowed {
@@ -365,6 +449,9 @@ func (l *LeasedLimiter) giveBackSurplus(key string, k *leasedKey, now time.Time)
 	for _, b := range k.blocks {
 		left += b.left(now)
 	}
+	if left == 0 || k.fetch != nil && fills(k.blocks[0].Rate) {
+		return
+	}
 	keep, need := len(k.blocks), 2*max(k.demand.most, k.demand.before, k.demand.last)
 	for ; keep > 0 && left > need && !now.Before(k.blocks[keep-1].again); keep-- {
 		left -= k.blocks[keep-1].left(now)
@@ -374,12 +461,45 @@ func (l *LeasedLimiter) giveBackSurplus(key string, k *leasedKey, now time.Time)
 	}
 	off := slices.Clone(k.blocks[keep:])
 	k.blocks = slices.Delete(k.blocks, keep, len(k.blocks))
+	k.returned = l.giveBackBeside(key, k, off, now)
+}
+
+// giveBackBlocks gives back all that the program has of a key. It is done when the channel is closed.
+func (l *LeasedLimiter) giveBackBlocks(key string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := cmp.Or(l.keys[key], l.before[key], &leasedKey{})
+	off := k.blocks
+	k.blocks = nil
+	return l.giveBackBeside(key, k, off, driver.Now())
+}
+
+// giveBackBeside gives back blocks of a key beside the callers. It is called with the lock.
+func (l *LeasedLimiter) giveBackBeside(key string, k *leasedKey, off []*leasedBlock, now time.Time) <-chan struct{} {
+	k.follow(off, now)
+	done := make(chan struct{})
+	if len(off) == 0 || l.isClosed() {
+		close(done)
+		return done
+	}
 	l.rest.returns.Add(1)
+	over := func() { close(done); l.rest.returns.Done() }
 	if !l.l.s.r.spawn(func() {
-		defer l.rest.returns.Done()
+		defer over()
 		l.giveBackAll(l.l.s.r.life, map[string]*leasedKey{key: {blocks: off}})
 	}) {
-		l.rest.returns.Done()
+		over()
+	}
+	return done
+}
+
+// follow notes that the backend gets back blocks, the last one first, and can refuse so much less.
+func (k *leasedKey) follow(off []*leasedBlock, now time.Time) {
+	for _, b := range slices.Backward(off) {
+		if fills(b.Rate) {
+			k.last.follow(&b.Rate, &b.Reservation, b.left(now))
+		}
+		k.deniedCost += b.left(now)
 	}
 }
 
@@ -401,10 +521,13 @@ func blockPart(rate limit.Rate) int64 {
 // on, because what was taken for it must not be lost, and until it is answered there is no
 // other for the key.
 func (l *LeasedLimiter) fetch(key string, k *leasedKey, n, size int64) *blockFetch {
-	f := &blockFetch{done: make(chan struct{})}
+	f, returned := &blockFetch{done: make(chan struct{})}, k.returned
 	k.fetch, l.fetching[key] = f, f
 	late := time.AfterFunc(patience, func() { f.end(errNoBlock()) })
 	started := l.l.s.r.spawn(func() {
+		if returned != nil { // else a bucket would not take all of it back
+			<-returned
+		}
 		b, err := l.take(key, n, size)
 		late.Stop() // there is an answer: to give back a late block takes time of its own
 		if !l.arrived(key, f, n, b, err) {
@@ -538,6 +661,13 @@ func (l *LeasedLimiter) giveBackIdle() {
 	l.mu.Lock()
 	idle := l.before
 	l.before, l.keys = l.keys, map[string]*leasedKey{}
+	for key, k := range idle { // of a bucket the block on its way is to be given back first
+		if k.fetch != nil {
+			l.before[key] = k
+			delete(idle, key)
+		}
+	}
+	followAll(idle)
 	if l.timer = nil; len(l.before) > 0 && !l.isClosed() {
 		l.timer = time.AfterFunc(blockIdle, l.giveBackIdle)
 	}
@@ -547,6 +677,14 @@ func (l *LeasedLimiter) giveBackIdle() {
 	}
 	l.mu.Unlock()
 	l.giveBackAll(context.Background(), idle)
+}
+
+// followAll is follow for all blocks of keys.
+func followAll(keys map[string]*leasedKey) {
+	now := driver.Now()
+	for _, k := range keys {
+		k.follow(k.blocks, now)
+	}
 }
 
 // giveBackAll gives back some keys at a time, and no longer than patience all together; what it does not

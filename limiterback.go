@@ -26,8 +26,7 @@ type refundQueue struct {
 	working bool
 	freed   time.Time // when a wait ended last
 	served  int64     // until when what the last wait that was served took counts
-	before  int64     // until when what was taken before the last refund counts
-	reached int64     // the same as the bucket rounds it
+	last    bucketEnd // what the refunds left
 }
 
 // wait is that of a caller for what a bucket has given it.
@@ -225,22 +224,33 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// follow lets a refund be the last of a bucket, if what it gives back was taken right before what was given back last:
-// the bucket has rounded up until when that counts, a nanosecond each time, and takes back only what counts until then.
+// follow lets a refund be the last of a bucket, if it can be.
 func (k *refundQueue) follow(b refund) refund {
-	if !b.ahead {
-		return b
-	}
-	ns, part := b.rate.Fill(b.taken.Cost)
-	gap := k.before - b.taken.Until
-	k.before = b.taken.Until - ns
-	if gap == 0 || gap == 1 { // parts of a nanosecond are not in it
-		b.taken.Until = k.reached
-	}
-	if k.reached = b.taken.Until + 1 - ns; part > 0 {
-		k.reached--
+	if b.ahead {
+		k.last.follow(&b.rate, &b.taken, b.taken.Cost)
 	}
 	return b
+}
+
+// bucketEnd is what is left of a bucket where something was given back.
+type bucketEnd struct {
+	before  int64 // until when what was taken before that counts
+	reached int64 // the same as the bucket rounds it
+}
+
+// follow is for n of what was taken, which is given back next. It lets that be the last of the bucket, if it was taken
+// right before what was given back last: the bucket has rounded up until when that counts, a nanosecond each time, and
+// takes back only what counts until then.
+func (e *bucketEnd) follow(rate *limit.Rate, taken *limit.Reservation, n int64) {
+	ns, part := rate.Fill(n)
+	gap := e.before - taken.Until
+	e.before = taken.Until - ns
+	if gap == 0 || gap == 1 { // parts of a nanosecond are not in it
+		taken.Until = e.reached
+	}
+	if e.reached = taken.Until + 1 - ns; part > 0 {
+		e.reached--
+	}
 }
 
 // giveBack gives back all that is in a queue, until the Space is closed, in turn with those that ask.
