@@ -335,6 +335,7 @@ func (l *Limiter) waitOnce(ctx context.Context, key string, n int64, p *place) (
 	if at, ok := ctx.Deadline(); ok {
 		within = min(within, max(time.Until(at), 0))
 	}
+	p.asks()
 	began := driver.Now()
 	reply, p, err := l.askWait(ctx, &driver.LimitRequest{Key: key, Cost: n, Wait: within}, p)
 	d := reply.Decision

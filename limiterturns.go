@@ -1,8 +1,10 @@
 package holdfast
 
 import (
+	"cmp"
 	"container/list"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +28,18 @@ type turnQueue struct {
 	opened  int64         // the costs of those that have their turn
 	next    *list.Element // before it all have their turn; nil: all do
 	told    refusal       // what those that wait were told last
+	heard   uint64        // how many answers there were of callers that are served
+	rooms   []room        // of these, those of which none since left less: the least first
 }
+
+// room is what an answer left for others.
+type room struct {
+	nth  uint64 // in the order in which callers left with their answers
+	left int64
+}
+
+// maxRooms is how many answers are looked at one by one; those before count as one, by the least that one of them left.
+const maxRooms = 64
 
 // refusal is what an answer says to others: until then there is no room for cost.
 type refusal struct {
@@ -38,17 +51,19 @@ type refusal struct {
 
 // place is that of a caller. Of a nil place it is always the turn.
 type place struct {
-	t    *turns
-	name string
-	own  *list.Element
-	nth  uint64 // in order of arrival
-	cost int64
-	ends time.Time // when the caller's context does; zero: never
-	open bool
-	gone bool          // it was left
-	told uint64        // the last refusal before the caller asked
-	turn chan struct{} // closed when it is the caller's turn, which alone replaces it
-	left int64         // what the caller's answer left for others
+	t     *turns
+	name  string
+	own   *list.Element
+	nth   uint64 // in order of arrival
+	cost  int64
+	ends  time.Time // when the caller's context does; zero: never
+	open  bool
+	gone  bool          // it was left
+	told  uint64        // the last refusal before the caller asked
+	since uint64        // the last answer before the caller asked
+	heard bool          // the caller is served
+	turn  chan struct{} // closed when it is the caller's turn, which alone replaces it
+	left  int64         // what the caller's answer left for others
 	// tooLong is how long the wait would be by what another was answered, if that is longer than the
 	// caller's context; it is set before turn is closed.
 	tooLong time.Duration
@@ -155,9 +170,37 @@ func (q *turnQueue) admit(left int64) {
 
 // goOn has a caller that waits go on.
 func (q *turnQueue) goOn(p *place) {
-	p.open, p.told = true, q.told.nth
+	p.open, p.told, p.since = true, q.told.nth, q.heard
 	q.opened += p.cost
 	close(p.turn)
+}
+
+// asks notes that the caller asks now.
+func (p *place) asks() {
+	if p == nil {
+		return
+	}
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
+	if q := p.t.queues[p.name]; !p.gone {
+		p.since = q.heard
+	}
+}
+
+// room is what is left for others by the answer of a caller that leaves with it. Answers of callers that asked together do
+// not come in the order in which they were decided: the last of those, which leaves least, may have come before.
+func (q *turnQueue) room(p *place) int64 {
+	for n := len(q.rooms); n > 0 && q.rooms[n-1].left >= p.left; n-- {
+		q.rooms = q.rooms[:n-1]
+	}
+	q.heard++
+	q.rooms = append(q.rooms, room{q.heard, p.left})
+	if len(q.rooms) > maxRooms {
+		q.rooms[1].left = q.rooms[0].left
+		q.rooms = slices.Delete(q.rooms, 0, 1)
+	}
+	i, _ := slices.BinarySearchFunc(q.rooms, p.since+1, func(r room, nth uint64) int { return cmp.Compare(r.nth, nth) })
+	return q.rooms[i].left
 }
 
 // answered notes what the backend has said to the caller, for the others. An error says nothing.
@@ -165,7 +208,7 @@ func (p *place) answered(d limit.Decision, err error) {
 	switch {
 	case p == nil || err != nil || d.RetryAfter == limit.Never:
 	case d.Allowed:
-		p.left = d.Remaining
+		p.left, p.heard = d.Remaining, true
 	default:
 		p.refuseOthers(d.RetryAfter)
 	}
@@ -259,6 +302,10 @@ func (p *place) leave() {
 	}
 	p.gone = true
 	q := p.t.queues[p.name]
+	left := p.left
+	if p.heard {
+		left = q.room(p)
+	}
 	if q.Front() == p.own {
 		q.refused = false
 	}
@@ -273,5 +320,5 @@ func (p *place) leave() {
 		delete(p.t.queues, p.name)
 		return
 	}
-	q.admit(p.left)
+	q.admit(left)
 }
