@@ -93,7 +93,8 @@ func checkForm(r *http.Request, names []string) error {
 			return fmt.Errorf("the parameter %q is given %d times; give it once", name, len(r.Form[name]))
 		}
 	}
-	if text := r.FormValue("cost"); text != "" {
+	if r.Form.Has("cost") { // one that is empty is no cost of 1: what was meant was not filled in
+		text := r.FormValue("cost")
 		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
 			return fmt.Errorf("%w: %.100q", errCost, text)
 		}

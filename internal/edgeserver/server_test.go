@@ -95,6 +95,7 @@ func TestCheck_NamesWhatIsWrong(t *testing.T) {
 	c := config(t, edgetest.NewHub(edgetest.Faults{}), "a")
 	for query, want := range map[string]string{
 		"check?key=k&cost=abc":                  `the cost is no number from 0 on: "abc"`,
+		"check?key=k&cost=":                     `the cost is no number from 0 on: ""`,
 		"check?key=k&cost=-1":                   `the cost is no number from 0 on: "-1"`,
 		"check?key=k&cost=99999999999999999999": `the cost is no number from 0 on: "99999999999999999999"`,
 		"check?key=k&costs=50":                  `the parameter "costs" is unknown; there are ["key" "cost"]`,
