@@ -63,6 +63,46 @@ func (c cutCase) run(t *testing.T, r limit.Rate) (admitted int64, refused []time
 	return admitted, refused
 }
 
+// A debt that is as large as can be grows to that again with what was lost before the cut ended, which is told with the next
+// state: "and never more than 16 · Per + Per / Count + State".
+func TestBucketAfterACut_State(t *testing.T) {
+	rate := limit.Rate{Count: 19, Per: 2 * time.Second, Burst: 27}
+	for _, state := range []time.Duration{time.Second, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			hub, each := edgetest.NewHub(edgetest.Faults{}), rate.Per/time.Duration(3*rate.Count)
+			var names []string
+			var ls []*Limiter
+			for i := range 7 {
+				names = append(names, fmt.Sprint(i))
+				n := open(t, Config{Actor: names[i], Link: hub.Link(names[i]), State: state})
+				ls = append(ls, limiter(t, n, LimiterConfig{Rate: rate}))
+			}
+			pass(2 * time.Second)
+			hub.Split(names...)
+			offer(t, ls, 55*time.Second, each)
+			hub.Heal()
+			refused, most := offer(t, ls, 90*time.Second, each), (cutCase{7, 55 * time.Second, 3}).refuses(rate)
+			t.Logf("with a state every %s all refuse for %s", state, refused)
+			if refused <= most || refused > most+state+time.Second { // until it is here
+				t.Errorf("with a state every %s all refuse for %s, of at most %s and that", state, refused, most)
+			}
+		})
+	}
+}
+
+// offer has each node asked again and again, and tells for how long at most all of them refused.
+func offer(t *testing.T, ls []*Limiter, during, each time.Duration) (refused time.Duration) {
+	start := time.Now()
+	for last := start; time.Since(start) < during; time.Sleep(each) {
+		for _, l := range ls {
+			if take(t, l, "k", 1).Allowed {
+				refused, last = max(refused, time.Since(last)), time.Now()
+			}
+		}
+	}
+	return refused
+}
+
 // "While N nodes cannot hear each other": what they admit, and for how long they refuse afterwards, is at most what the
 // formula says, and near it where they are offered more than the rate.
 func TestBucketAfterACut(t *testing.T) {
