@@ -84,3 +84,19 @@ func TurnsTellLate() bool {
 	places[2].answered(refused, nil)
 	return late.open && late.tooLong == time.Minute && !places[3].open
 }
+
+// TurnsRooms is how many answers are kept of n callers that asked together, each of which left more than those before, and
+// what the last is told to be left.
+func TurnsRooms(n int) (kept int, left int64) {
+	var t turns
+	for range n {
+		t.join("k", 1, time.Time{})
+	}
+	q := t.queues["k"]
+	for e := q.Front(); e != nil; e = e.Next() {
+		p := e.Value.(*place)
+		p.left = int64(p.nth)
+		left = q.room(p)
+	}
+	return len(q.rooms), left
+}

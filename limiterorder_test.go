@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-io/holdfast"
 	"github.com/holdfast-io/holdfast/driver"
 	"github.com/holdfast-io/holdfast/limit"
 )
@@ -111,5 +112,12 @@ func noWindowLater(t *testing.T, a limit.Algorithm, rnd *rand.Rand) {
 				t.Errorf("of the costs %v number %d is served at %s, number %d at %s", costs, i, at, i+1+j, later)
 			}
 		}
+	}
+}
+
+// However many answers each leave more than those before, few are kept, and the least of them counts.
+func TestLimiterWait_ManyAnswers(t *testing.T) {
+	if kept, left := holdfast.TurnsRooms(1000); kept > 64 || left != 1 {
+		t.Errorf("of 1,000 answers, of which the first left 1, %d are kept, and %d is left", kept, left)
 	}
 }
