@@ -23,8 +23,14 @@ type moving struct {
 
 func inMotion(t *testing.T, test func(t *testing.T, g *moving)) {
 	t.Helper()
+	severalInMotion(t, 3, test)
+}
+
+// severalInMotion is inMotion with so many nodes.
+func severalInMotion(t *testing.T, n int, test func(t *testing.T, g *moving)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfgs, wires := founderConfigs(t, 3), &host.Pipes{}
+		cfgs, wires := founderConfigs(t, n), &host.Pipes{}
 		for i := range cfgs {
 			cfgs[i].Founders[i].Client = services.Addr(t)
 			host.Put(&cfgs[i], &host.Host{Listen: wires.Listen, Dial: wires.Dial})
@@ -222,6 +228,38 @@ func TestAway_AllExchanged(t *testing.T) {
 		}
 		g.whole()
 	})
+}
+
+// Two nodes came back at each other's addresses: where the group has the other each finds itself, and finds the
+// other by --members all the same. So they lead each other, and are a majority.
+func TestAway_TwoExchanged(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		severalInMotion(t, n, func(t *testing.T, g *moving) {
+			g.exchange(n-1, n)
+			g.whole()
+			g.leads(n)
+			g.whole()
+			if n == 3 {
+				g.stop(1)
+				g.whole()
+			}
+		})
+	}
+}
+
+// exchange has two nodes come back at each other's addresses, of which --members of all know.
+func (g *moving) exchange(one, other int) {
+	g.t.Helper()
+	g.allStop()
+	was := g.cfgs[0].Founders
+	moved := slices.Clone(was)
+	for at, from := range map[int]server.Member{one - 1: was[other-1], other - 1: was[one-1]} {
+		moved[at].Peer, moved[at].Client = from.Peer, from.Client
+	}
+	g.areAt(moved)
+	for id := range g.nodes {
+		g.start(id + 1)
+	}
 }
 
 // allMove stops all nodes, and gives them new addresses of which --members of all know.

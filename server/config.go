@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -190,10 +191,18 @@ func findable(addr string) string {
 	return ""
 }
 
-// here reports whether a node that is looked for at an address is this very one: under the number that it had
-// before its group gave it another, it would be found by itself, and told that it is not that node.
-func (c *Config) here(id uint64, addr string) bool {
-	return id == c.ID || id == c.former || address.Same(addr, c.Listen)
+// itself reports whether a number is this very node's: under the one that it had before its group gave it another, it
+// would be found by itself, and told that it is not that node.
+func (c *Config) itself(id uint64) bool { return id == c.ID || id == c.former }
+
+// here reports whether this node is at an address: what is looked for there is not found.
+func (c *Config) here(addr string) bool { return address.Same(addr, c.Listen) }
+
+// elsewhere are the addresses at which operators say that the other nodes are.
+func (c *Config) elsewhere() map[uint64]string {
+	at := addresses(c.founders())
+	maps.DeleteFunc(at, func(id uint64, addr string) bool { return c.itself(id) || c.here(addr) })
+	return at
 }
 
 // at is the address at which this node answers others: Listen, or if that stands for all of a machine, the address that

@@ -57,8 +57,9 @@ type loop struct {
 	lackAt    time.Time   // when that was
 	notice    func(error) // tells an operator
 	dir       string
-	here      func(id uint64, addr string) bool // a node looked for at an address is this one
-	named     []replica.Endpoint                // where operators say that nodes are
+	itself    func(id uint64) bool   // a number is this node's
+	here      func(addr string) bool // this node is at an address
+	named     []replica.Endpoint     // where operators say that nodes are
 
 	hubMu sync.Mutex
 	hub   *watch.Hub

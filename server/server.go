@@ -179,7 +179,8 @@ func (s *Server) start(rec replica.Recovered) error {
 		return err
 	}
 	l := newLoop(node, s.cfg.Tick, told)
-	l.host, l.notice, l.dir, l.here = s.cfg.host, s.notice, s.cfg.Dir, s.cfg.here
+	l.host, l.notice, l.dir = s.cfg.host, s.notice, s.cfg.Dir
+	l.itself, l.here = s.cfg.itself, s.cfg.here
 	l.named = s.cfg.founders()
 	l.minTTL.Store(int64(node.MinTTL()))
 	l.founding.empty.Store(rec.Snapshot.Index == 0)
@@ -250,7 +251,7 @@ func (s *Server) listen(l *loop) error {
 	}
 	s.addr = ln.Addr()
 	l.peers, err = transport.New(transport.Config{
-		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, Elsewhere: addresses(s.cfg.founders()), TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: s.receiveSnapshot(l), Dial: s.cfg.host.Dialer(),
+		Cluster: s.cfg.ClusterID, ID: s.cfg.ID, Elsewhere: s.cfg.elsewhere(), TLS: s.cfg.PeerTLS, CAs: s.cfg.PeerCAs, Snapshot: s.receiveSnapshot(l), Dial: s.cfg.host.Dialer(),
 		Dir: s.disk.Directory(), Versions: transport.Versions(l.node.Versions()), Met: s.met(l), Refused: s.refused(l), Word: s.reply(l), Deliver: s.hear(l),
 		Unreachable: func(p uint64) { l.post(func(in *inbox) { in.unreachable = append(in.unreachable, p) }) }, Later: true,
 	}, ln)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"maps"
 	"time"
 
 	"github.com/holdfast-io/holdfast/internal/core"
@@ -248,10 +247,20 @@ func (l *loop) follow(out *replica.Output) {
 	}
 }
 
-// lookFor has the transport look for the other nodes among these.
+// lookFor has the transport look for the other nodes among these: of one that the group has where this node
+// is, nothing is known but where operators say that it is.
 func (l *loop) lookFor(nodes map[uint64]string) {
-	maps.DeleteFunc(nodes, l.here)
-	l.peers.SetPeers(nodes)
+	others := map[uint64]string{}
+	for id, addr := range nodes {
+		switch {
+		case l.itself(id):
+		case l.here(addr):
+			others[id] = ""
+		default:
+			others[id] = addr
+		}
+	}
+	l.peers.SetPeers(others)
 }
 
 // directories are those that the group knows, and the numbers that are not to be

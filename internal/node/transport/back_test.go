@@ -221,3 +221,82 @@ func TestElsewhere_Back(t *testing.T) {
 		}
 	})
 }
+
+// A node of which it is not known where it is, since the group has it where this node is, is looked for where an operator
+// says that it is, until it is forgotten.
+func TestElsewhere_Nowhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at, tries := newPipes(), atomic.Int64{}
+		two, err := transport.New(transport.Config{ID: 2, Dir: 12, Unreachable: func(uint64) {}}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := transport.New(transport.Config{ID: 1, Dir: 11, Unreachable: func(uint64) {}, Elsewhere: map[uint64]string{2: "new"}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			if tries.Add(1); addr != "new" {
+				t.Errorf("it is looked for at %q", addr)
+			}
+			return at.dial(ctx, addr)
+		}}, newPipes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Close()
+		one.Know(map[uint64]uint64{1: 11, 2: 12, 3: 13})
+		one.SetPeers(map[uint64]string{2: "", 3: ""})
+		time.Sleep(2 * time.Second)
+		if got := one.FoundAt(2); got != "new" {
+			t.Errorf("it is found at %q", got)
+		}
+		one.SetPeers(nil)
+		two.Close()
+		time.Sleep(2 * time.Second)
+		if got, tried := one.FoundAt(2), tries.Load(); got != "" || tried != 1 {
+			t.Errorf("it was forgotten, and is found at %q; looked for %d times", got, tried)
+		}
+	})
+}
+
+// A node with a snapshot is asked whether it still works on it where it was found, not where the group has it: another node that
+// answers there says nothing of it, and it is still where it was found.
+func TestElsewhere_Snapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at, other, none := newPipes(), newPipes(), func(uint64) {}
+		taken := func(from uint64, meta []byte, next func() ([]byte, error)) error {
+			err := takesAll(from, meta, next)
+			time.Sleep(12 * time.Second)
+			return err
+		}
+		two, err := transport.New(transport.Config{ID: 2, Dir: 12, Unreachable: none, Snapshot: taken}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer two.Close()
+		three, err := transport.New(transport.Config{ID: 3, Dir: 13, Unreachable: none}, other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer three.Close()
+		one, err := transport.New(transport.Config{ID: 1, Dir: 11, Unreachable: none, Elsewhere: map[uint64]string{2: "new"}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			if addr == "old" {
+				return other.dial(ctx, addr)
+			}
+			return at.dial(ctx, addr)
+		}}, newPipes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer one.Close()
+		one.Know(map[uint64]uint64{1: 11, 2: 12})
+		one.SetPeers(map[uint64]string{2: "old"})
+		time.Sleep(2 * time.Second)
+		sent := make(chan error, 1)
+		go func() { sent <- one.SendSnapshot(2, []byte("meta"), strings.NewReader("body")) }()
+		time.Sleep(8 * time.Second)
+		if got := one.FoundAt(2); got != "new" {
+			t.Errorf("while it takes a snapshot it is found at %q", got)
+		}
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	})
+}

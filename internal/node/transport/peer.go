@@ -2,6 +2,8 @@ package transport
 
 import (
 	"bufio"
+	"cmp"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -106,7 +108,7 @@ func (p *peer) use(conn net.Conn) {
 
 // reach connects to a peer: at its address, or where it may have moved if it is not found there.
 func (p *peer) reach(why purpose) (net.Conn, error) {
-	conn, err := p.t.dial(p, why)
+	conn, err := p.direct(why)
 	if err == nil {
 		p.strayed.Store(false)
 		return conn, nil
@@ -121,6 +123,23 @@ func (p *peer) reach(why purpose) (net.Conn, error) {
 	}
 	p.strayed.Store(true)
 	return conn, nil
+}
+
+// direct connects to a peer at its address.
+func (p *peer) direct(why purpose) (net.Conn, error) {
+	if p.addr == "" {
+		return nil, fmt.Errorf("transport: it is not known where node %d is", p.id)
+	}
+	return p.t.dial(p, why)
+}
+
+// ping sees whether a peer answers where it was found last: at its address another may answer by now.
+func (p *peer) ping() error {
+	c, err := p.t.dial(&peer{id: p.id, addr: cmp.Or(p.t.FoundAt(p.id), p.addr)}, forQuestion)
+	if err != nil {
+		return err
+	}
+	return c.Close()
 }
 
 // FoundAt is where a peer was found that is not where SetPeers says; "": it is there, or was not

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +58,7 @@ func (t *Transport) answerOf(c net.Conn, p *peer) ([]byte, error) {
 	answer, err := readFrame(c)
 	select {
 	case <-gone:
-		return nil, fmt.Errorf("transport: node %d stands still with a snapshot that it has got: it does not answer at %s", p.id, p.addr)
+		return nil, fmt.Errorf("transport: node %d stands still with a snapshot that it has got: it does not answer at %s", p.id, cmp.Or(t.FoundAt(p.id), p.addr))
 	default:
 		return answer, err
 	}
@@ -71,12 +72,10 @@ func (t *Transport) silent(p *peer, over <-chan struct{}) bool {
 			return false
 		case <-time.After(t.cfg.Timeout):
 		}
-		c, err := p.reach(forQuestion)
-		if err != nil {
+		if p.ping() != nil {
 			missed++
 			continue
 		}
-		c.Close()
 		missed = 0
 	}
 	return true

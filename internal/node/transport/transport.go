@@ -136,19 +136,19 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// SetPeers says where the peers are. Those not named are forgotten, and what
-// waits for them is dropped.
+// SetPeers says where the peers are; "": that is not known, and a peer is looked for at
+// [Config].Elsewhere alone. Those not named are forgotten, and what waits for them is dropped.
 func (t *Transport) SetPeers(addrs map[uint64]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, p := range t.peers {
-		if addrs[id] != p.addr {
+		if addr, named := addrs[id]; !named || addr != p.addr {
 			p.close()
 			delete(t.peers, id)
 		}
 	}
 	for id, addr := range addrs {
-		if t.peers[id] == nil && id != t.cfg.ID && addr != "" && t.ctx.Err() == nil {
+		if t.peers[id] == nil && id != t.cfg.ID && cmp.Or(addr, t.cfg.Elsewhere[id]) != "" && t.ctx.Err() == nil {
 			p := newPeer(t, id, addr)
 			t.peers[id] = p
 			t.wg.Go(p.run)
