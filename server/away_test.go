@@ -323,3 +323,35 @@ func TestAway_AllMovedAreTold(t *testing.T) {
 		}
 	})
 }
+
+// A group of which two nodes have changed places is told by an update of either, or of both, of whichever node it is asked:
+// each is found at its own address then, without --members that say so.
+func TestAway_ExchangedAreTold(t *testing.T) {
+	for _, told := range [][]int{{1}, {2}, {2, 1}} {
+		severalInMotion(t, 2, func(t *testing.T, g *moving) {
+			g.exchange(1, 2)
+			g.whole()
+			s, _ := g.follower()
+			for _, id := range told {
+				m := g.cfgs[0].Founders[id-1]
+				if _, err := s.Members(within(t), replica.Change{Update: []replica.Endpoint{{ID: m.ID, Peer: m.Peer, Client: m.Client}}}); err != nil {
+					t.Errorf("the group is told where node %d is: %v", id, err)
+				}
+			}
+			time.Sleep(time.Second) // the disks know it soon after it was answered
+			g.allStop()
+			are := g.cfgs[0].Founders
+			for i := range g.cfgs {
+				g.cfgs[i].Founders = nil
+				g.start(i + 1)
+			}
+			g.whole()
+			st, err := g.nodes[0].Status(within(t))
+			for i, e := range st.Members.Endpoints {
+				if want := are[i]; e.Peer != want.Peer || e.Client != want.Client {
+					t.Errorf("node %d is at %s and %s, not at %s and %s: %v", e.ID, e.Peer, e.Client, want.Peer, want.Client, err)
+				}
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,6 +44,38 @@ func TestMoveOneOfTwoNodes(t *testing.T) {
 	until(t, url, "counter", "add", "n", "1")
 	if got, ls := does(t, url, "counter", "get", "n"), does(t, url, "member", "ls"); got != "42" || !strings.Contains(ls, now) {
 		t.Errorf("the counter is %s, and the members are\n%s", got, ls)
+	}
+}
+
+// Two nodes, all that there is of their group, are started at each other's addresses: they go on, and the updates that
+// docs/operate.md asks for are taken.
+func TestExchangeTwoNodes(t *testing.T) {
+	dir := t.TempDir()
+	nodes, members, hosts := group(t, dir, 2)
+	runs(t, nodes...)
+	url := "holdfast://" + strings.Join(hosts, ",")
+	until(t, url, "counter", "add", "n", "41")
+	at := func(i int, flag string) *string { return &nodes[i].args[slices.Index(nodes[i].args, flag)+1] }
+	one, two := *at(0, "--peer"), *at(1, "--peer")
+	for _, n := range nodes {
+		_ = n.signal(syscall.SIGTERM)
+	}
+	*at(0, "--peer"), *at(1, "--peer"), *at(0, "--listen"), *at(1, "--listen") = two, one, hosts[1], hosts[0]
+	*at(0, "--members") = strings.NewReplacer(one, two, two, one, hosts[0], hosts[1], hosts[1], hosts[0]).Replace(members)
+	*at(1, "--members") = *at(0, "--members")
+	runs(t, nodes...)
+	until(t, url, "counter", "add", "n", "1")
+	until(t, url, "member", "update", "2", one, hosts[0])
+	until(t, url, "member", "update", "1", two, hosts[1])
+	until(t, url, "counter", "add", "n", "1")
+	ls := does(t, url, "member", "ls")
+	for i, want := range []string{two, one} {
+		if line := strings.Split(ls, "\n")[i+1]; !strings.HasPrefix(line, strconv.Itoa(i+1)) || !strings.Contains(line, want) {
+			t.Errorf("node %d is not at %s:\n%s", i+1, want, ls)
+		}
+	}
+	if got := does(t, url, "counter", "get", "n"); got != "43" {
+		t.Errorf("the counter is %s", got)
 	}
 }
 

@@ -23,6 +23,6 @@ func taken(err error) error {
 	if err = wire.Error(err); !errors.Is(err, fs.ErrInvalid) || !strings.Contains(err.Error(), " already") {
 		return err
 	}
-	return &failure{code: exitUsage, err: err, hint: "nothing was changed; holdfast member ls tells which node has it. If that is the node that you mean: one that has moved is told by holdfast member update NUMBER PEER CLIENT, and one that lost its disk " +
+	return &failure{code: exitUsage, err: err, hint: "nothing was changed; holdfast member ls tells which node has it. If that is the node that you mean: one that has moved is told by holdfast member update NUMBER PEER CLIENT (to the address of another when it runs and answers there as itself; where clients find another when that one has been told a third address for them), and one that lost its disk " +
 		"is started by its usual command line on an empty directory (--no-replace: holdfast member replace NUMBER); one that is gone for good frees its addresses by holdfast member remove NUMBER. Else give the new node a number and addresses of its own"}
 }

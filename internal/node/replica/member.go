@@ -274,7 +274,8 @@ type Change struct {
 	Remove  []uint64
 	Update  []Endpoint // addresses of members
 	// Seen are members that the leader has seen at the addresses of Update, with their
-	// directories: without them a majority has to be left.
+	// directories: without them a majority has to be left. If another member has the address in the group, the two
+	// exchange theirs.
 	Seen []uint64
 	// Replace are members that lost their directory. Each is removed, and a node that
 	// has a new number is added in its place, at these addresses or, if they are
@@ -412,7 +413,9 @@ func (n *Node) confChange(c Change) *raftpb.ConfChangeV2 {
 		cc.Context = appendEndpoint(cc.Context, &e)
 	}
 	for _, e := range c.Update {
-		one(raftpb.ConfChangeUpdateNode, e.ID)
+		if len(cc.Changes) == 0 { // raft knows no addresses: of several it would make a step that needs another to be complete
+			one(raftpb.ConfChangeUpdateNode, e.ID)
+		}
 		e.Dir = cmp.Or(n.members.endpoint(e.ID).Dir, e.Dir) // known once, known for ever
 		e.Voter = e.Voter || n.members.endpoint(e.ID).Voter
 		cc.Context = appendEndpoint(cc.Context, &e)

@@ -127,7 +127,8 @@ func (s *standing) living(c Change) string {
 	return ""
 }
 
-// expand says what replacing nodes means: each leaves, and another comes.
+// expand says what replacing nodes means: each leaves, and another comes; and what it means that one was seen where
+// another was.
 func (s *standing) expand(c Change) Change {
 	var given []uint64
 	for _, r := range c.Replace {
@@ -140,6 +141,26 @@ func (s *standing) expand(c Change) Change {
 		})
 	}
 	c.Replace = nil
+	return s.exchange(c)
+}
+
+// exchange gives a member, at whose address the group was to find another that was seen there, the addresses that the other
+// has left. It is not where it was in any case; so no two members ever have one address, and after two have changed places
+// one update is enough, whichever is told.
+func (s *standing) exchange(c Change) Change {
+	for _, e := range c.Update {
+		was, others := s.members.endpoint(e.ID), s.unchanged(c)
+		i := slices.IndexFunc(others, func(o Endpoint) bool { return address.Same(o.Peer, e.Peer) })
+		if i < 0 || was.Peer == "" || !slices.Contains(c.Seen, e.ID) {
+			continue
+		}
+		o := others[i]
+		o.Peer = was.Peer
+		if address.Same(o.Client, e.Client) {
+			o.Client = was.Client
+		}
+		c.Update = append(slices.Clone(c.Update), o)
+	}
 	return c
 }
 
@@ -354,10 +375,13 @@ func (s *standing) stays(id uint64) bool {
 }
 
 // moves reports whether the others would look for one of so many voters at an address at
-// which nobody has seen it.
+// which nobody has seen it. Where another was seen none is lost.
 func (s *standing) moves(c Change, id uint64, voters int) bool {
 	was := s.members.endpoint(id).Peer
-	return (id != s.self || voters > 1) && was != "" && !slices.Contains(c.Seen, id) &&
+	seen := slices.ContainsFunc(c.Update, func(e Endpoint) bool {
+		return slices.Contains(c.Seen, e.ID) && (e.ID == id || address.Same(e.Peer, was))
+	})
+	return (id != s.self || voters > 1) && was != "" && !seen &&
 		slices.ContainsFunc(c.Update, func(e Endpoint) bool { return e.ID == id && !address.Same(e.Peer, was) })
 }
 

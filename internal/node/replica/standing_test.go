@@ -141,6 +141,54 @@ func TestUpdateLeavesAMajorityThatAnswers(t *testing.T) {
 	c.put(1)
 }
 
+// A member that was seen at the address of another gets it, and the other one the address that it has left: none of the two is
+// where it was, so that nothing more has to answer for it. Members that have changed places in a ring are told one by one.
+func TestUpdateExchangesAddresses(t *testing.T) {
+	to := func(id, at uint64, seen ...uint64) replica.Change {
+		return replica.Change{Update: []replica.Endpoint{{ID: id, Peer: fmt.Sprintf("peer-%d", at), Client: fmt.Sprintf("client-%d", at)}}, Seen: seen}
+	}
+	c := grown(t)
+	is := func(places ...uint64) {
+		t.Helper()
+		for i, at := range places {
+			got := c.nodes[1].Status().Members.Endpoints[i]
+			if want := to(uint64(i+1), at).Update[0]; got.Peer != want.Peer || got.Client != want.Client {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+	}
+	c.done(replica.Change{Update: to(1, 1).Update})
+	c.refused(to(2, 3), core.CodeInvalid, "node 3 is at peer-3 already")
+	c.refused(to(2, 3, 3), core.CodeInvalid, "node 3 is at peer-3 already")
+	c.done(to(2, 3, 2))
+	is(1, 3, 2)
+	c.done(to(3, 2, 3))
+	is(1, 3, 2)
+	c.done(to(2, 1, 2))
+	is(3, 1, 2)
+	c.done(replica.Change{Update: []replica.Endpoint{{ID: 3, Peer: "peer-3", Client: "client-2"}}, Seen: []uint64{3}})
+	if e := c.nodes[1].Status().Members.Endpoints[0]; e.Peer != "peer-2" || e.Client != "client-3" {
+		t.Errorf("%+v, of which nothing was said but that it is not at peer-3", e)
+	}
+}
+
+// In a group of two the exchange is taken, too: of the one that was not seen nothing is lost.
+func TestUpdateExchangesAddresses_Two(t *testing.T) {
+	for _, id := range []uint64{1, 2} {
+		c := spelled(t)
+		were := c.nodes[1].Status().Members.Endpoints
+		at := were[2-id]
+		at.ID = id
+		c.done(replica.Change{Update: []replica.Endpoint{at}, Seen: []uint64{id}})
+		for i, e := range c.nodes[2].Status().Members.Endpoints {
+			if want := were[1-i]; e.Peer != want.Peer || e.Client != want.Client || e.Dir != were[i].Dir {
+				t.Errorf("node %d is told: %+v, want the addresses of %+v", id, e, want)
+			}
+		}
+		c.put(1)
+	}
+}
+
 // An address that stands for all of a machine is no place to find a node.
 func TestAddressOfNobodyIsRefused(t *testing.T) {
 	c := newCouple(t, replica.Config{Peer: "10.0.0.1:7421"})
