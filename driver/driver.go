@@ -11,8 +11,9 @@
 //   - A call that fails returns an [*Error], or a plain error of the standard
 //     library. Its Outcome says what was changed: [NotDone] nothing, [Done] all. The
 //     zero Outcome and a plain error mean that it is not known.
-//   - Ending the context of a waiting Acquire returns at once; the driver then
-//     takes the request back in the background, also if it is granted meanwhile.
+//   - Ending the context of a waiting Acquire returns at once, or when the engine has confirmed
+//     that the request is taken back; the driver goes on with that in the background, also if it is
+//     granted meanwhile. The outcome is NotDone only if nothing of it is left.
 //   - A grant's token is greater than that of every earlier grant of the same
 //     name, for ever.
 //   - A read tells all that it was asked for, or says where it goes on, or fails
@@ -40,7 +41,8 @@ type Driver interface {
 	// waits on. A wait on a latch or barrier is a grant too, and is released.
 	//
 	// When ctx ends, Acquire returns at once, and the driver takes the request back in
-	// the background. A wait at a barrier is the exception, since the other parties
+	// the background; or a round trip later, to say NotDone, for which nothing of the request
+	// may be left. A wait at a barrier is the exception, since the other parties
 	// count it: Acquire returns after the engine has said that the party left, or with
 	// the grant if all parties had come. If the engine says neither within 5 s, the
 	// Outcome of the error is Unknown.

@@ -20,13 +20,18 @@ var kthBudget = flag.Duration("natshold.kth", 10*time.Second, "how long operatio
 
 // TestKthTrip: whatever happens to a round trip to the server, promises are kept.
 // What is left is what a sweep does not remove.
-func TestKthTrip(t *testing.T) {
+func TestKthTrip(t *testing.T) { kthtrip.Run(t, kthEngine(t), *kthBudget) }
+
+// TestGivenUpInSilence: so is what a request says that is given up when nothing is heard of the server any more.
+func TestGivenUpInSilence(t *testing.T) { kthtrip.GivenUp(t, kthEngine(t)) }
+
+func kthEngine(t *testing.T) kthtrip.Engine {
 	server := services.NATS(t)
 	url := server.URL() + "/kth"
 	d := sweeperAt(t, url)
 	t.Cleanup(func() { _ = d.Close(t.Context()) })
 	js := streams(t, connect(t, server.URL()))
-	kthtrip.Run(t, kthtrip.Engine{
+	return kthtrip.Engine{
 		URL:    url,
 		Proxy:  func(t testing.TB) kthtrip.Proxy { return kthtrip.NewPath(t, natsProtocol, url, server.Addr()) },
 		Faults: append([]kthtrip.Fault{kthtrip.CutBefore, kthtrip.CutAfter, kthtrip.Delay}, slices.Sorted(maps.Keys(refusals))...),
@@ -49,5 +54,5 @@ func TestKthTrip(t *testing.T) {
 			}
 			return left
 		},
-	}, *kthBudget)
+	}
 }

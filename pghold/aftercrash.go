@@ -3,8 +3,9 @@ package pghold
 import "time"
 
 // giveUp gives back what was granted to a caller that has gone, but not before a holder that ended
-// with the lock has had graceAfterCrash to notice: the next grant does not wait for that any more.
-func (c *client) giveUp(cl *rowClaim) {
+// with the lock has had graceAfterCrash to notice: the next grant does not wait for that any more. false: the server
+// has not confirmed it.
+func (c *client) giveUp(cl *rowClaim) (heard bool) {
 	if cl.afterCrash {
 		select {
 		case <-time.After(time.Until(cl.since.Add(c.graceAfterCrash))):
@@ -12,6 +13,8 @@ func (c *client) giveUp(cl *rowClaim) {
 		}
 	}
 	c.giveBack(cl)
+	<-cl.released
+	return cl.result == nil
 }
 
 // graceAfterCrash is how long a grant is kept from its caller if the holder before has

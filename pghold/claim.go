@@ -44,7 +44,9 @@ type rowClaim struct {
 	easy    *cachedLockArgs // of a quick grant
 	since   time.Time       // of a quick grant, and of one after a crash
 
-	unheard  atomic.Bool // a mutex with a row, of which programs that may take it quickly have not heard
+	unheard   atomic.Bool       // a mutex with a row, of which programs that may take it quickly have not heard
+	withdrawn gaveup.Withdrawal // of a request that is not granted
+
 	giving   atomic.Bool // somebody gives it back; not a sync.Once: a call that tells of its loss may come from within
 	released chan struct{}
 	result   error // of the release
@@ -115,15 +117,15 @@ func (c *client) acquire(ctx context.Context, r *driver.Request, w *driver.Want)
 	} else {
 		err = c.lock(ctx, cl)
 	}
+	if err == nil && r.Session != nil && r.Session.Err() != nil {
+		c.withdraw(cl, func() bool { return c.giveUp(cl) })
+		err = ended(r.Session)
+	}
 	if err != nil && cl.kind != driver.Barrier {
-		err = gaveup.Withdrawn(err)
+		err = gaveup.Withdrawn(err, &cl.withdrawn)
 	}
 	if err != nil {
 		return nil, err
-	}
-	if r.Session != nil && r.Session.Err() != nil {
-		c.giveBack(cl)
-		return nil, ended(r.Session)
 	}
 	return cl, nil
 }
@@ -380,8 +382,7 @@ func (c *client) acquireAll(ctx context.Context, r *driver.Request) (driver.Gran
 	for _, i := range order {
 		cl, err := c.acquire(ctx, part, &r.Wants[i])
 		if err != nil {
-			c.giveBackAll(ctx, all.claims)
-			return driver.Grant{}, err
+			return driver.Grant{}, gaveup.Withdrawn(err, c.giveBackAll(ctx, all.claims)...)
 		}
 		all.claims[i] = cl
 	}
@@ -394,17 +395,19 @@ func (c *client) acquireAll(ctx context.Context, r *driver.Request) (driver.Gran
 }
 
 // giveBackAll gives back what was taken of several names, and waits for it as long as ctx lasts.
-func (c *client) giveBackAll(ctx context.Context, claims []*rowClaim) {
+func (c *client) giveBackAll(ctx context.Context, claims []*rowClaim) (giving []*gaveup.Withdrawal) {
 	for _, taken := range claims {
 		if taken == nil {
 			continue
 		}
-		c.giveBack(taken)
+		giving = append(giving, &taken.withdrawn)
+		c.withdraw(taken, func() bool { return c.giveUp(taken) })
 		select {
 		case <-taken.released:
 		case <-ctx.Done():
 		}
 	}
+	return giving
 }
 
 // inOrder are the wants' places in order of key.

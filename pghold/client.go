@@ -383,18 +383,19 @@ func nonces(links []*pgLink) (list []int64) {
 	return list
 }
 
-// awaitEnd returns when the server has ended the connections, as far as ctx allows: a wait of one of them may
-// be granted when the hold of another ends, and is held until then.
-func (c *client) awaitEnd(ctx context.Context, links []*pgLink) {
+// awaitEnd returns when the server has ended the connections, as far as ctx allows, and tells whether it has: a wait of one of
+// them may be granted when the hold of another ends, and is held until then.
+func (c *client) awaitEnd(ctx context.Context, links []*pgLink) bool {
 	for pause := time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 20*time.Millisecond) {
 		var left bool
 		err := c.pool.QueryRow(ctx, "select coalesce(bool_or(holdfast_v10.alive(n, 0)), false) from unnest($1::bigint[]) n", c.args(nonces(links))...).Scan(&left)
 		if err != nil || !left {
-			return
+			return err == nil
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}
+	return false
 }

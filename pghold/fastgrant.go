@@ -86,9 +86,10 @@ func (c *client) lockQuickly(ctx context.Context, cl *rowClaim) (bool, error) {
 	q := &fastGrant{l: l, cl: cl, session: c.sessionOn(l, cl.r)}
 	j := l.ask(&q.job, q)
 	if !j.wait(ctx) {
-		c.spawn(func() { c.undo(j, cl) })
+		c.withdraw(cl, func() bool { return c.undo(j, cl) })
 		return true, gaveup.Error(ctx, driver.NotDone)
 	}
+	cl.doubt(j)
 	if j.err == errPassed || j.err != nil && !l.alive() {
 		return false, nil
 	}

@@ -17,12 +17,7 @@ import (
 // scope, where its transaction would hide what is written, on the pool. If ctx
 // ends first the job goes on, and undo is called when it is over.
 func (c *client) onHome(ctx context.Context, l *pgLink, run func(ctx context.Context, q querier) error, undo func()) error {
-	var j *job
-	if c.opts.Scope == SessionScope {
-		j = l.start(c.opts.Timeout, func(ctx context.Context) error { return run(ctx, l.conn) })
-	} else {
-		j = c.onPool(l, run)
-	}
+	j := c.startAtHome(l, run)
 	if !j.wait(ctx) {
 		c.spawn(func() {
 			<-j.done
@@ -33,6 +28,30 @@ func (c *client) onHome(ctx context.Context, l *pgLink, run func(ctx context.Con
 		return gaveup.Error(ctx, driver.NotDone)
 	}
 	return failed(ctx, j.err)
+}
+
+// arriveAtHome is onHome for the request of a claim: if ctx ends first, what it did is taken back.
+func (c *client) arriveAtHome(ctx context.Context, l *pgLink, cl *rowClaim, run func(ctx context.Context, q querier) error, undo func()) error {
+	j := c.startAtHome(l, run)
+	if j.wait(ctx) {
+		cl.doubt(j)
+		return failed(ctx, j.err)
+	}
+	c.withdraw(cl, func() bool {
+		<-j.done
+		if j.err == nil {
+			undo()
+		}
+		return !uncertain(j.err)
+	})
+	return gaveup.Error(ctx, driver.NotDone)
+}
+
+func (c *client) startAtHome(l *pgLink, run func(ctx context.Context, q querier) error) *job {
+	if c.opts.Scope == SessionScope {
+		return l.start(c.opts.Timeout, func(ctx context.Context) error { return run(ctx, l.conn) })
+	}
+	return c.onPool(l, run)
 }
 
 // onPool runs SQL that writes a row which lives by l. If nobody knows whether it
@@ -131,7 +150,7 @@ func (c *client) gatherOn(ctx context.Context, l *pgLink, cl *rowClaim, made boo
 	var token, id, has *int64
 	var position int
 	session := c.sessionOn(l, cl.r)
-	err := c.onHome(ctx, l, func(ctx context.Context, q querier) error {
+	err := c.arriveAtHome(ctx, l, cl, func(ctx context.Context, q querier) error {
 		waitersLock := int64(0)
 		if c.opts.Scope == SessionScope {
 			if !made && l.held[cl.key] != (tally{}) { // the connection would find the lock free
@@ -239,6 +258,7 @@ func (c *client) queueUp(ctx context.Context, l *pgLink, cl *rowClaim, g *gather
 		c.hold(l, cl, cl.id, a.token, session)
 		return nil
 	case <-l.down:
+		cl.withdrawn.Doubt() // the row is there until the server has noticed
 		return errStartAgain
 	case <-ctx.Done():
 		if cl.kind == driver.Barrier {
@@ -253,10 +273,11 @@ const dropSQL = "select holdfast_v10.drop_gathered($1, $2, $3, $4)"
 
 // ungather removes a row that nobody wants any more, in the background.
 func (c *client) ungather(cl *rowClaim, id int64) {
+	cl.withdrawn.Begin()
 	c.cleanUp("acquire", cl.name, func(ctx context.Context, q querier, me int64) error {
 		_, err := q.Exec(ctx, dropSQL, c.args(cl.key.space(), cl.key.n, []int64{id}, me)...)
 		return err
-	})
+	}, cl.withdrawn.End)
 }
 
 // maxPause is the longest pause between two attempts of what has to succeed in the end.
@@ -265,17 +286,24 @@ const maxPause = time.Second
 // cleanUp runs SQL in the background until the server has answered it: a row that
 // stayed would keep others waiting as long as this program lives. run may be repeated;
 // me is the nonce of its connection. It goes over the home link, not the pool, which
-// may be a busy one of the caller's.
-func (c *client) cleanUp(op, name string, run func(ctx context.Context, q querier, me int64) error) {
-	c.keepTrying(op, name, func() error { return c.cleanUpOnce(run) })
+// may be a busy one of the caller's. It tells over, if that is not nil, whether the server has answered.
+func (c *client) cleanUp(op, name string, run func(ctx context.Context, q querier, me int64) error, over func(heard bool)) {
+	c.keepTrying(op, name, func() error { return c.cleanUpOnce(run) }, over)
 }
 
-// keepTrying runs once in the background until it succeeds.
-func (c *client) keepTrying(op, name string, once func() error) {
-	c.spawn(func() {
+// keepTrying runs once in the background until it succeeds, which it tells over, or the Space is closed.
+func (c *client) keepTrying(op, name string, once func() error, over func(succeeded bool)) {
+	succeeded := false
+	end := func() {
+		if over != nil {
+			over(succeeded)
+		}
+	}
+	begun := c.spawn(func() {
+		defer end()
 		for pause := faultPause; ; pause = min(2*pause, maxPause) {
 			err := once()
-			if err == nil || c.life.Err() != nil {
+			if succeeded = err == nil; succeeded || c.life.Err() != nil {
 				return
 			}
 			c.fault(op, name, err)
@@ -286,6 +314,9 @@ func (c *client) keepTrying(op, name string, once func() error) {
 			}
 		}
 	})
+	if !begun {
+		end()
+	}
 }
 
 func (c *client) cleanUpOnce(run func(ctx context.Context, q querier, me int64) error) error {

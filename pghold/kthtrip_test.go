@@ -16,7 +16,25 @@ import (
 var kthBudget = flag.Duration("pghold.kth", 10*time.Second, "how long operations are disturbed at their k-th round trip; 0: until all have been")
 
 // TestKthTrip: whatever happens to a round trip to the server, promises are kept.
-func TestKthTrip(t *testing.T) {
+func TestKthTrip(t *testing.T) { kthtrip.Run(t, kthEngine(t), *kthBudget) }
+
+// TestGivenUpInSilence: so is what a request says that is given up when nothing is heard of the server any more.
+func TestGivenUpInSilence(t *testing.T) { kthtrip.GivenUp(t, kthEngine(t)) }
+
+// TestGivenUpInSilence_InTransactions: so it is where each lock is that of a transaction.
+func TestGivenUpInSilence_InTransactions(t *testing.T) {
+	e := kthEngine(t)
+	e.URL += "&holdfast_scope=transaction"
+	proxy := e.Proxy
+	e.Proxy = func(t testing.TB) kthtrip.Proxy {
+		p := proxy(t).(*kthPath)
+		p.url = e.URL
+		return p
+	}
+	kthtrip.GivenUp(t, e)
+}
+
+func kthEngine(t *testing.T) kthtrip.Engine {
 	pg := services.PostgreSQL(t, services.Setting("max_connections", "400"))
 	url := pg.URL(pg.CreateDatabase(t))
 	check(t, released(open(t, url).Mutex("schema").Acquire(t.Context())))
@@ -24,13 +42,13 @@ func TestKthTrip(t *testing.T) {
 	for _, m := range mishaps {
 		faults = append(faults, kthtrip.Fault(m.name))
 	}
-	kthtrip.Run(t, kthtrip.Engine{
+	return kthtrip.Engine{
 		URL:    url,
 		Proxy:  func(t testing.TB) kthtrip.Proxy { return &kthPath{newTripProxy(t, pg, 0, mishap{}), url} },
 		Faults: faults,
 		Left:   rowsLeft(t, connect(t, url)),
 		Bound:  tripBound,
-	}, *kthBudget)
+	}
 }
 
 // kthPath is the way of one client to the server.
@@ -46,7 +64,7 @@ func (p *kthPath) Open(ctx context.Context) (driver.Driver, error) {
 }
 
 func (p *kthPath) Arm(k int, f kthtrip.Fault) {
-	for _, m := range mishaps {
+	for _, m := range append([]mishap{silence}, mishaps...) {
 		if m.name == string(f) {
 			p.arm(k, m)
 		}

@@ -188,7 +188,7 @@ func (c *client) deleteLimiter(ctx context.Context, name string) error {
 			defer cancel()
 			_, err := c.sweepPages(ctx, forgottenUsage, name, sweepPage)
 			return err
-		})
+		}, nil)
 	}
 	return err
 }

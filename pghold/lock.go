@@ -104,7 +104,7 @@ func (c *client) lock(ctx context.Context, cl *rowClaim) error {
 	case <-time.After(time.Until(cl.since.Add(c.graceAfterCrash))):
 		return nil
 	case <-ctx.Done():
-		c.spawn(func() { c.giveUp(cl) })
+		c.withdraw(cl, func() bool { return c.giveUp(cl) })
 		return c.whyStopped(ctx, cl.r.Session)
 	}
 }
@@ -234,34 +234,39 @@ func (c *client) enqueueRow(ctx context.Context, cl *rowClaim, enough <-chan tim
 		q := &arrival{l: l, cl: cl, session: c.sessionOn(l, cl.r)}
 		j := l.ask(&q.job, q)
 		if !j.wait(ctx) {
-			c.spawn(func() { c.undo(j, cl) })
+			c.withdraw(cl, func() bool { return c.undo(j, cl) })
 			return answer{}, gaveup.Error(ctx, driver.NotDone)
 		}
+		cl.doubt(j)
 		if j.err == nil || attempt > 0 || l.alive() || ctx.Err() != nil {
 			return q.a, failed(ctx, j.err)
 		}
 	}
 }
 
-// undo takes back what a job did for a caller that has gone.
-func (c *client) undo(j *job, cl *rowClaim) {
+// undo takes back what a job did for a caller that has gone; false: the server has not confirmed it.
+func (c *client) undo(j *job, cl *rowClaim) (heard bool) {
 	<-j.done
 	if j.err == nil && cl.token > 0 {
-		c.giveUp(cl)
-		return
+		return c.giveUp(cl)
 	}
 	c.forget(cl) // a failed job too may have left the row that the claim had before
+	return !uncertain(j.err)
 }
 
 // forget removes the row of a claim that waits no more.
 func (c *client) forget(cl *rowClaim) {
-	if cl.id == 0 {
-		return
+	if cl.id != 0 {
+		c.dropClaim(cl, cl.id)
 	}
+}
+
+func (c *client) dropClaim(cl *rowClaim, id int64) {
+	cl.withdrawn.Begin()
 	c.cleanUp("acquire", cl.name, func(ctx context.Context, q querier, _ int64) error {
-		_, err := q.Exec(ctx, "select holdfast_v10.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, cl.id)...)
+		_, err := q.Exec(ctx, "select holdfast_v10.drop_claim($1, $2, $3, null)", c.args(cl.key.space(), cl.key.n, id)...)
 		return err
-	})
+	}, cl.withdrawn.End)
 }
 
 const arriveSQL = `select state, tok, place, coalesce(pos, 0), pid, coalesce(unsure, false)
@@ -470,9 +475,10 @@ func (c *client) tryWaiting(ctx context.Context, cl *rowClaim) (string, error) {
 		return nil
 	})
 	if !j.wait(ctx) {
-		c.spawn(func() { c.undo(j, cl) })
+		c.withdraw(cl, func() bool { return c.undo(j, cl) })
 		return leftBehind, gaveup.Error(ctx, driver.NotDone)
 	}
+	cl.doubt(j)
 	return state, failed(ctx, j.err)
 }
 

@@ -61,7 +61,7 @@ func (c *client) forgetSession(session *driver.Session) {
 	c.cleanUp("open a session", session.Spec.Owner, func(ctx context.Context, q querier, _ int64) error {
 		_, err := q.Exec(ctx, "delete from holdfast.session where id = $1::uuid", c.args(uuid(session.ID))...)
 		return err
-	})
+	}, nil)
 }
 
 // KeepSession asks for a sign of life: there is no deadline to move.
@@ -120,7 +120,7 @@ func (c *client) EndSession(ctx context.Context, l *driver.Session) error {
 		err = c.removeSession(l, func(run func(ctx context.Context, q querier) error) error { return c.ask(ctx, run) })
 	}
 	if err != nil {
-		c.keepTrying("end a session", l.Spec.Owner, func() error { return c.removeAside(l) })
+		c.keepTrying("end a session", l.Spec.Owner, func() error { return c.removeAside(l) }, nil)
 	}
 	return err
 }

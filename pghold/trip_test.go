@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/holdfast-io/holdfast/internal/kthtrip"
 	"github.com/holdfast-io/holdfast/internal/services"
 )
 
@@ -82,6 +83,14 @@ var mishaps = []mishap{
 	fatality("57P03", true, false), fatality("53300", true, false),
 }
 
+// silence lets one trip reach the server, and then nothing pass either way until it is disarmed.
+var silence = mishap{"silence", true, true, func(c *tripConn, unit []byte, _ bool) bool {
+	c.p.toClient.Shut()
+	_, err := c.server.Write(unit)
+	c.p.toServer.Shut()
+	return err == nil
+}}
+
 // tripProxy is a way to the server on which one round trip meets a mishap: what a
 // client sends up to the message that the server answers with ReadyForQuery, or the
 // first message of a connection.
@@ -90,6 +99,8 @@ type tripProxy struct {
 	listener net.Listener
 	running  sync.WaitGroup
 	over     chan struct{}
+
+	toClient, toServer kthtrip.Gate
 
 	mu    sync.Mutex
 	trips int
@@ -213,6 +224,8 @@ func (p *tripProxy) disarm() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at = 0
+	p.toClient.Open()
+	p.toServer.Open()
 	return p.came
 }
 
@@ -276,6 +289,9 @@ func (c *tripConn) questions() {
 
 // trip sends what makes up one; false: the connection is over.
 func (c *tripConn) trip(unit []byte, first bool) bool {
+	if !c.p.toServer.Pass(c.p.over) {
+		return false
+	}
 	if m := c.p.count(first); m != nil {
 		return m.strike(c, unit, first)
 	}
@@ -320,6 +336,7 @@ func (c *tripConn) answers() {
 }
 
 func (c *tripConn) toClient(m []byte) {
+	c.p.toClient.Pass(c.p.over)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.muted {

@@ -80,9 +80,22 @@ func (c *client) enqueueInTx(ctx context.Context, cl *rowClaim, enough <-chan ti
 	session := c.sessionOn(l, cl.r)
 	a, err := c.tryInTx(ctx, l, cl, session)
 	if err != nil || a.state != "granted" {
-		l.fail(errUnused)
+		c.dropLink(ctx, cl, l)
 	}
 	return a, err
+}
+
+// dropLink ends a transaction that has no lock, or the lock of a request that is not granted.
+func (c *client) dropLink(ctx context.Context, cl *rowClaim, l *pgLink) {
+	l.fail(errUnused)
+	if ctx.Err() == nil {
+		return
+	}
+	c.withdraw(cl, func() bool {
+		ctx, cancel := context.WithTimeout(c.life, c.opts.Timeout)
+		defer cancel()
+		return c.awaitEnd(ctx, []*pgLink{l})
+	})
 }
 
 func (c *client) tryInTx(ctx context.Context, l *pgLink, cl *rowClaim, session *driver.Session) (answer, error) {
@@ -117,13 +130,13 @@ func (c *client) enlist(ctx context.Context, cl *rowClaim, session *driver.Sessi
 		return answer{}, err
 	}
 	var a answer
-	err = c.onHome(ctx, home, func(ctx context.Context, q querier) error {
+	err = c.arriveAtHome(ctx, home, cl, func(ctx context.Context, q querier) error {
 		return q.QueryRow(ctx, arriveSQL, c.args(cl.key.space(), cl.key.n, cl.name, int16(cl.kind), int16(cl.mode), home.nonce,
 			uuid(session.ID), session.Spec.Owner, []byte(session.Spec.Meta), cl.r.Value, false, false, got || !cl.r.Try, int64(0))...).
 			Scan(&a.state, &a.token, &a.id, &a.position, &a.pid, &a.unsure)
 	}, func() {
 		if a.id != nil {
-			c.forget(&rowClaim{name: cl.name, key: cl.key, id: *a.id})
+			c.dropClaim(cl, *a.id)
 		}
 	})
 	if err != nil {
@@ -152,7 +165,7 @@ func (c *client) turnInTx(ctx context.Context, cl *rowClaim) (string, error) {
 		state, err = c.settleInTx(ctx, l, cl, session)
 	}
 	if err != nil || state != "granted" {
-		l.fail(errUnused)
+		c.dropLink(ctx, cl, l)
 	}
 	return state, failed(ctx, err)
 }

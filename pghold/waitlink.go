@@ -81,9 +81,10 @@ func (c *client) await(ctx context.Context, l *pgLink, cl *rowClaim) (string, er
 	select {
 	case <-j.done:
 	case <-ctx.Done():
-		c.spawn(func() { c.abort(l, j, cl) })
+		c.withdraw(cl, func() bool { return c.abort(l, j, cl) })
 		return leftBehind, nil
 	}
+	cl.doubt(j)
 	if state != "granted" {
 		c.park(l)
 	}
@@ -94,8 +95,8 @@ func (c *client) await(ctx context.Context, l *pgLink, cl *rowClaim) (string, er
 }
 
 // abort ends the wait of a caller that has gone: the server gives it up, the
-// connection stays.
-func (c *client) abort(l *pgLink, j *job, cl *rowClaim) {
+// connection stays. false: the server has not confirmed it.
+func (c *client) abort(l *pgLink, j *job, cl *rowClaim) (heard bool) {
 	for waiting := true; waiting; {
 		l.cancelQuery()
 		select {
@@ -105,11 +106,11 @@ func (c *client) abort(l *pgLink, j *job, cl *rowClaim) {
 		}
 	}
 	if cl.token > 0 {
-		c.giveUp(cl)
-		return
+		return c.giveUp(cl)
 	}
 	c.forget(cl)
 	c.park(l)
+	return !uncertain(j.err)
 }
 
 // awaitSQL is the one statement that waits for long: for that time it has a lock_timeout of its own.

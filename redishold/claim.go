@@ -34,11 +34,12 @@ type keyClaim struct {
 	listing *listedName // if it has one key on the server, or is to have
 	strike  *listedName // what has to go for it
 
-	args    [8]string // of its scripts, one at a time
-	mu      sync.Mutex
-	unheard bool // a release may or may not have been heard
-	over    bool
-	result  error
+	args      [8]string         // of its scripts, one at a time
+	withdrawn gaveup.Withdrawal // of a request that is not granted
+	mu        sync.Mutex
+	unheard   bool // a release may or may not have been heard
+	over      bool
+	result    error
 }
 
 var _ driver.Handle = (*keyClaim)(nil)
@@ -109,15 +110,15 @@ func (c *client) acquire(ctx context.Context, u *user, r *driver.Request, i int,
 	}
 	if err != nil {
 		k.failed(err)
-		return nil, 0, gaveup.Withdrawn(failure(ctx, err))
+		return nil, 0, gaveup.Withdrawn(failure(ctx, err), &k.withdrawn)
 	}
 	if reply == nil {
 		token, err := k.quickly(ctx, token)
-		return k, token, gaveup.Withdrawn(err)
+		return k, token, gaveup.Withdrawn(err, &k.withdrawn)
 	}
 	c.delist(k, false)
 	t, err := k.settle(ctx, reply, sent, waiting)
-	return k, t, gaveup.Withdrawn(err)
+	return k, t, gaveup.Withdrawn(err, &k.withdrawn)
 }
 
 // enlist adds a claim to the client's, and puts its name on the session's list if it may go the
@@ -270,10 +271,10 @@ func (k *keyClaim) wait(ctx context.Context, position int, waiting func(int)) (d
 		k.withdraw()
 		return 0, gaveup.Error(ctx, driver.NotDone)
 	case <-k.u.session.Done():
-		k.forget()
+		k.leaveIt()
 		return 0, k.maybeCounted(ended(k.u.session))
 	case <-k.c.life.Done():
-		k.forget()
+		k.leaveIt()
 		return 0, k.maybeCounted(errClosed)
 	}
 }
@@ -344,7 +345,19 @@ func (c *client) fresh(u *user, now time.Time) bool {
 // heard or the session is over.
 func (k *keyClaim) withdraw() {
 	k.forget()
-	k.c.spawn(func() { k.c.insist(k.u.session.Done(), releaseScript, k.id, k.u.sid, "1", k.name) })
+	k.withdrawn.Begin()
+	begun := k.c.spawn(func() {
+		k.withdrawn.End(k.c.insist(k.u.session.Done(), releaseScript, k.id, k.u.sid, "1", k.name))
+	})
+	if !begun {
+		k.withdrawn.End(false)
+	}
+}
+
+// leaveIt leaves a request that waits to the end of its session on the server, which may grant it before.
+func (k *keyClaim) leaveIt() {
+	k.forget()
+	k.withdrawn.Doubt()
 }
 
 // lose tells the holder that its hold was taken by force.
@@ -462,18 +475,18 @@ func (c *client) acquireAll(ctx context.Context, u *user, r *driver.Request) (dr
 	return g, nil
 }
 
-// giveUp frees what was taken before one could not be had, for why, which it returns as it is unless that fails too: then
-// some of the names stay taken for a while. If ctx has ended, it goes on in the background.
+// giveUp frees what was taken before one could not be had, for why, which it returns unless that fails too: then
+// some of the names stay taken for a while. If ctx has ended, it goes on in the background, and why says whether it is done.
 func (a all) giveUp(ctx context.Context, why error) error {
-	failed := []error{why}
+	failed, freeing := []error{why}, []*gaveup.Withdrawal{}
 	for _, k := range slices.Backward(a) {
 		if err := k.Release(ctx); err != nil && !errors.Is(err, driver.ErrLost) {
 			k.withdraw()
-			failed = append(failed, err)
+			failed, freeing = append(failed, err), append(freeing, &k.withdrawn)
 		}
 	}
 	if len(failed) == 1 || ctx.Err() != nil {
-		return why
+		return gaveup.Withdrawn(why, freeing...)
 	}
 	return &driver.Error{Outcome: driver.Unknown, Err: errors.Join(failed...)}
 }

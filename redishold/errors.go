@@ -200,7 +200,10 @@ func named(op, name string, err error) error {
 }
 
 // errClosed answers calls on a closed client.
-var errClosed error = &driver.Error{Kind: driver.ErrClosed, Outcome: driver.NotDone}
+var errClosed = closedWith(driver.NotDone)
+
+// closedWith is the error of a call that Close has ended.
+func closedWith(o driver.Outcome) error { return &driver.Error{Kind: driver.ErrClosed, Outcome: o} }
 
 var (
 	errForced = &driver.Error{Kind: driver.ErrLost, Outcome: driver.Done, Err: errors.New("it was taken by force: somebody else decided its end")}

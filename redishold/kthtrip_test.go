@@ -18,19 +18,24 @@ import (
 var kthBudget = flag.Duration("redishold.kth", 10*time.Second, "how long operations are disturbed at their k-th round trip; 0: until all have been")
 
 // TestKthTrip: whatever happens to a round trip to the server, promises are kept.
-func TestKthTrip(t *testing.T) {
+func TestKthTrip(t *testing.T) { kthtrip.Run(t, kthEngine(t), *kthBudget) }
+
+// TestGivenUpInSilence: so is what a request says that is given up when nothing is heard of the server any more.
+func TestGivenUpInSilence(t *testing.T) { kthtrip.GivenUp(t, kthEngine(t)) }
+
+func kthEngine(t *testing.T) kthtrip.Engine {
 	server := services.Redis(t)
 	rc, looker := admin(t, server.URL()), open(t, server.URL())
 	left := func(t testing.TB, prefix string) []string {
 		_, _ = looker.Inspect(t.Context(), "nothing") // the next call of anybody ends what is past its deadline
 		return keysLeft(t, rc, prefix)
 	}
-	kthtrip.Run(t, kthtrip.Engine{
+	return kthtrip.Engine{
 		URL:    server.URL(),
 		Proxy:  func(t testing.TB) kthtrip.Proxy { return kthtrip.NewPath(t, resp, server.URL(), server.Addr()) },
 		Faults: faults(),
 		Left:   left,
-	}, *kthBudget)
+	}
 }
 
 func faults() []kthtrip.Fault {
@@ -39,13 +44,17 @@ func faults() []kthtrip.Fault {
 }
 
 // TestRedLockKthTrip is the same over three servers.
-func TestRedLockKthTrip(t *testing.T) {
+func TestRedLockKthTrip(t *testing.T) { kthtrip.Run(t, redlockKthEngine(t), *kthBudget/2) }
+
+func TestRedLockGivenUpInSilence(t *testing.T) { kthtrip.GivenUp(t, redlockKthEngine(t)) }
+
+func redlockKthEngine(t *testing.T) kthtrip.Engine {
 	var addrs []string
 	var clients []rueidis.Client
 	for _, s := range services.RedisN(t, 3) {
 		addrs, clients = append(addrs, s.Addr()), append(clients, admin(t, s.URL()))
 	}
-	kthtrip.Run(t, kthtrip.Engine{
+	return kthtrip.Engine{
 		URL:    redlockURL(addrs...),
 		Proxy:  func(t testing.TB) kthtrip.Proxy { return kthtrip.NewPath(t, resp, redlockURL(addrs...), addrs...) },
 		Faults: faults(),
@@ -55,7 +64,7 @@ func TestRedLockKthTrip(t *testing.T) {
 			}
 			return left
 		},
-	}, *kthBudget/2)
+	}
 }
 
 // keysLeft are the keys and the indexed names with a prefix; "": all but what

@@ -67,9 +67,9 @@ func (r *redlock) try(ctx context.Context, q *driver.Request) (driver.Grant, err
 		select {
 		case <-time.After(time.Millisecond + rand.N(r.opts.BusyWaitMin)):
 		case <-ctx.Done():
-			return driver.Grant{}, gaveup.Error(ctx, driver.NotDone)
+			return driver.Grant{}, gaveup.Error(ctx, driver.Unknown)
 		case <-r.life.Done():
-			return driver.Grant{}, errClosed
+			return driver.Grant{}, closedWith(driver.Unknown)
 		}
 	}
 }
@@ -99,19 +99,23 @@ func (r *redlock) queue(ctx context.Context, q *driver.Request) (driver.Grant, e
 			return driver.Grant{}, errClosed
 		}
 	}
+	outcome := driver.NotDone
 	for {
 		g, _, err := r.attempt(ctx, q)
 		if !errors.Is(err, driver.ErrHeld) {
 			return g, err
+		}
+		if e, ok := errors.AsType[*driver.Error](err); ok && e.Outcome != driver.NotDone {
+			outcome = driver.Unknown
 		}
 		tell()
 		select {
 		case <-turn.freed:
 		case <-time.After(r.opts.BusyWaitMin + rand.N(r.opts.BusyWaitMax-r.opts.BusyWaitMin+1)):
 		case <-ctx.Done():
-			return driver.Grant{}, gaveup.Error(ctx, driver.NotDone)
+			return driver.Grant{}, gaveup.Error(ctx, outcome)
 		case <-r.life.Done():
-			return driver.Grant{}, errClosed
+			return driver.Grant{}, closedWith(outcome)
 		}
 	}
 }
@@ -139,7 +143,7 @@ func (r *redlock) attempt(ctx context.Context, q *driver.Request) (g driver.Gran
 	k.session.Extend(sent, ttl)
 	if !r.add(k) {
 		r.takeBack(k, v)
-		return driver.Grant{}, false, errClosed
+		return driver.Grant{}, false, closedWith(driver.Unknown)
 	}
 	return driver.Grant{Token: token, Session: k.session, Handle: k}, false, nil
 }
@@ -178,15 +182,20 @@ func (r *redlock) grant(ctx, within context.Context, k *lock, v *vote) (driver.T
 }
 
 // refusal is the error of an attempt: faults that decide are an error of the
-// servers, and else the mutex is held, by the holder that most name.
+// servers, and else the mutex is held, by the holder that most name. Servers that have granted it, or have not answered,
+// keep it until they hear that it is not wanted: nothing was done for certain if most refused.
 func (r *redlock) refusal(ctx context.Context, name string, v *vote) error {
-	if err := r.life.Err(); err != nil {
-		return errClosed
+	outcome := driver.Unknown
+	if v.refused() {
+		outcome = driver.NotDone
+	}
+	if r.life.Err() != nil {
+		return closedWith(outcome)
 	}
 	if ctx.Err() != nil {
-		return gaveup.Error(ctx, driver.NotDone)
+		return gaveup.Error(ctx, outcome)
 	}
-	e := &driver.Error{Name: name, Kind: driver.ErrHeld, Outcome: driver.NotDone}
+	e := &driver.Error{Name: name, Kind: driver.ErrHeld, Outcome: outcome}
 	if v.no == 0 || !v.refused() && v.faults >= hopeless(v.n) {
 		return v.verdict(ctx)
 	}

@@ -76,7 +76,7 @@ func warm(t *testing.T, d driver.Driver, name string) {
 }
 
 // TestCancelledOnItsWay: an Acquire with a caller that gave up before the server heard
-// of it leaves nothing taken.
+// of it leaves nothing taken; that it was not done is said when the server has confirmed it.
 func TestCancelledOnItsWay(t *testing.T) {
 	server := services.SharedRedis(t)
 	link, name := services.Proxy(t, server.Addr()), unique(t)
@@ -87,12 +87,23 @@ func TestCancelledOnItsWay(t *testing.T) {
 	link.Cut()
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := d.Acquire(short, mutex(name)); !errors.Is(err, context.DeadlineExceeded) || !holdfast.NotDone(err) {
+	if _, err := d.Acquire(short, mutex(name)); !errors.Is(err, context.DeadlineExceeded) || holdfast.NotDone(err) {
 		t.Fatalf("through a cut link: %v; NotDone is %t", err, holdfast.NotDone(err))
 	}
 	link.Heal()
 	eventually(t, "the name stays taken", func() bool {
 		h, err := other.Mutex(name).TryAcquire(t.Context())
 		return err == nil && h.Release() == nil
+	})
+	hold, err := other.Mutex(name).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep(t, hold)
+	eventually(t, "NotDone is false of each wait", func() bool {
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := d.Acquire(short, mutex(name))
+		return holdfast.NotDone(err)
 	})
 }

@@ -256,22 +256,23 @@ func (c *client) tellEnd(u *user) {
 }
 
 // insist sends something until the server has heard, or stop or the client's life
-// ends. Whatever it is refused for may pass.
-func (c *client) insist(stop <-chan struct{}, s *script, args ...string) {
+// ends: false. Whatever it is refused for may pass.
+func (c *client) insist(stop <-chan struct{}, s *script, args ...string) bool {
 	for pause := c.opts.BusyWaitMin; c.life.Err() == nil; pause = min(2*pause, time.Second) {
 		ctx, cancel := context.WithTimeout(c.life, patience)
 		_, err := c.call(ctx, s, args...)
 		cancel()
 		if err == nil {
-			return
+			return true
 		}
 		select {
 		case <-time.After(pause):
 		case <-c.life.Done():
 		case <-stop:
-			return
+			return false
 		}
 	}
+	return false
 }
 
 // ownUser is the server side of a session that this client opened; nil: it is over.

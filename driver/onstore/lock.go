@@ -76,18 +76,21 @@ func (d *onStore) Acquire(ctx context.Context, r *driver.Request) (driver.Grant,
 	return b.grant(), nil
 }
 
-// giveUp releases what an Acquire has taken of its wants before why, which it returns as it is unless
-// that fails too: then some of the names stay taken for a while. If ctx ends, it goes on in the background: what cannot
-// be released in time lapses, since it is not renewed.
+// giveUp releases what an Acquire has taken of its wants before why, which it returns unless
+// that fails too: then some of the names stay taken for a while. If ctx ends, it goes on in the background, and why says
+// whether it is done: what cannot be released in time lapses, since it is not renewed.
 func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle, why error) error {
 	if len(b.holds) == 0 {
 		return why
 	}
 	over := make(chan error, 1)
+	var freeing gaveup.Withdrawal
+	freeing.Begin()
 	d.work.Go(func() {
 		ctx, cancel := d.lasting(ttl)
 		defer cancel()
 		err := b.undo(ctx)
+		freeing.End(err == nil)
 		if err != nil {
 			d.fault("acquire", b.holds[0].name, err)
 		}
@@ -100,7 +103,7 @@ func (d *onStore) giveUp(ctx context.Context, ttl time.Duration, b *bundle, why 
 		}
 	case <-ctx.Done():
 	}
-	return why
+	return gaveup.Withdrawn(why, &freeing)
 }
 
 // undo releases what nobody wants; what was lost before need not be.

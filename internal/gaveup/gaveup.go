@@ -1,9 +1,8 @@
-// Package gaveup makes the error of a call that its context ended.
+// Package gaveup makes the error of a call that its context ended, and of a request that is taken back.
 package gaveup
 
 import (
 	"context"
-	"errors"
 
 	"github.com/holdfast-io/holdfast/driver"
 )
@@ -15,16 +14,4 @@ func Error(ctx context.Context, o driver.Outcome) *driver.Error {
 		e.Err = cause
 	}
 	return e
-}
-
-// Withdrawn is the error of an Acquire that ended without a grant. If its context ended it, all that the backend did for it is
-// taken back in the background, however far it came: for its caller it was not done.
-func Withdrawn(err error) error {
-	e, ok := errors.AsType[*driver.Error](err)
-	if !ok || e.Kind != context.Canceled && e.Kind != context.DeadlineExceeded {
-		return err
-	}
-	told := *e
-	told.Outcome = driver.NotDone
-	return &told
 }

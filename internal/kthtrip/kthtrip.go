@@ -11,6 +11,8 @@
 //	func TestKthTrip(t *testing.T) {
 //		kthtrip.Run(t, kthtrip.Engine{URL: server.URL(), Proxy: newProxy, Faults: faults, Left: left}, *budget)
 //	}
+//
+// [GivenUp] does it with requests that are given up when nothing is heard of the engine any more.
 package kthtrip
 
 import (
@@ -36,6 +38,9 @@ const (
 	CutBefore Fault = "cut before" // the connection breaks before the engine hears the request
 	CutAfter  Fault = "cut after"  // the connection breaks when the engine has answered, before the client hears it
 	Delay     Fault = "delay"      // the answer comes [Late] late
+	// Silence is the fault of [GivenUp]: the engine hears the request, and then nothing passes either way until the fault is
+	// disarmed.
+	Silence Fault = "silence"
 )
 
 const (
@@ -93,10 +98,11 @@ type pair struct {
 
 // run is one call of Run.
 type run struct {
-	t         *testing.T
-	e         Engine
-	until     time.Time // when the budget is used up; zero: never
-	bystander *holdfast.Space
+	t          *testing.T
+	e          Engine
+	operations []Operation
+	until      time.Time // when the budget is used up; zero: never
+	bystander  *holdfast.Space
 
 	trials, struck atomic.Int64
 	mu             sync.Mutex
@@ -106,9 +112,12 @@ type run struct {
 // Run tries every operation that the backend declares with every fault, as long
 // as the budget lasts, in a random order that its seed repeats; 0 has no end: all of
 // them. It reports in a line that begins with "proof: ".
-func Run(t *testing.T, e Engine, budget time.Duration) {
+func Run(t *testing.T, e Engine, budget time.Duration) { try(t, e, budget, operations()) }
+
+// try is Run for some operations.
+func try(t *testing.T, e Engine, budget time.Duration, operations []Operation) {
 	e.Bound, e.Parallel = orElse(e.Bound, 3*TTL), orElse(e.Parallel, 8)
-	r := &run{t: t, e: e, whole: map[string]bool{}}
+	r := &run{t: t, e: e, operations: named(operations), whole: map[string]bool{}}
 	if budget > 0 {
 		r.until = time.Now().Add(budget)
 	}
@@ -147,7 +156,7 @@ func (r *run) open(ctx context.Context, url string) *holdfast.Space {
 // pairs are all operations that the backend has with all faults, in random order.
 func (r *run) pairs() []pair {
 	var all []pair
-	for _, op := range operations() {
+	for _, op := range r.operations {
 		if !op.in(r.bystander) {
 			continue
 		}
@@ -208,7 +217,7 @@ func (r *run) finish(given, all int) {
 	if left := r.leftovers(r.t.Context(), ""); len(left) > 0 && !r.t.Failed() {
 		r.t.Errorf("the engine still has %q", left)
 	}
-	for _, op := range operations() {
+	for _, op := range r.operations {
 		if given == all && op.in(r.bystander) && !r.whole[op.Name] && !r.t.Failed() {
 			r.t.Errorf("%s never succeeded", op.Name)
 		}

@@ -22,7 +22,7 @@ type Operation struct {
 // in reports that a backend has what the operation needs.
 func (o Operation) in(s *holdfast.Space) bool { return o.Needs == "" || s.Info().Features[o.Needs] }
 
-// operations are those that are tried.
+// operations are those of Run.
 func operations() []Operation {
 	var all []Operation
 	for _, k := range kinds {
@@ -30,9 +30,13 @@ func operations() []Operation {
 			all = append(all, Operation{k.name + " " + what, k.needs, func(x *trial) { onLocks[what](x, k) }})
 		}
 	}
-	all = slices.Concat(all, others, onData, onLimits, onMany)
-	named := regexp.MustCompile(*only)
-	return slices.DeleteFunc(all, func(o Operation) bool { return !named.MatchString(o.Name) })
+	return slices.Concat(all, others, onData, onLimits, onMany)
+}
+
+// named are those of all that are to be tried.
+func named(all []Operation) []Operation {
+	asked := regexp.MustCompile(*only)
+	return slices.DeleteFunc(all, func(o Operation) bool { return !asked.MatchString(o.Name) })
 }
 
 // take is a way to hold a name.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ type Path struct {
 	speaks    Protocol
 	listeners []net.Listener
 	work      sync.WaitGroup
+
+	toClient, toServer Gate
 
 	mu     sync.Mutex
 	closed bool
@@ -41,6 +44,7 @@ type Conn struct {
 	path  *Path
 	once  sync.Once
 	ended chan struct{}
+	last  atomic.Bool // what goes to the server next is the last that passes
 }
 
 // NewPath is a path to the servers at some addresses, as they stand in a URL. It ends
@@ -83,6 +87,8 @@ func (p *Path) Disarm() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = 0
+	p.toClient.Open()
+	p.toServer.Open()
 	return p.struck
 }
 
@@ -104,8 +110,15 @@ func (p *Path) accept(l net.Listener, target string) {
 			_ = client.Close()
 			continue
 		}
-		p.serve(&Conn{path: p, Client: client, Server: server, ended: make(chan struct{})})
+		p.serve(p.between(client.(*net.TCPConn), server.(*net.TCPConn)))
 	}
+}
+
+func (p *Path) between(client, server *net.TCPConn) *Conn {
+	c := &Conn{path: p, ended: make(chan struct{})}
+	c.Client = gatedConn{client, &p.toClient, c.ended, func() bool { return false }}
+	c.Server = gatedConn{server, &p.toServer, c.ended, func() bool { return c.last.Swap(false) }}
+	return c
 }
 
 func (p *Path) serve(c *Conn) {
@@ -162,6 +175,10 @@ func (c *Conn) Trip(fits func(Fault) bool) Fault {
 	if !fits(p.fault) {
 		return ""
 	}
+	if p.fault == Silence {
+		p.toClient.Shut()
+		c.last.Store(true)
+	}
 	return p.fault
 }
 
@@ -180,7 +197,7 @@ func (c *Conn) End() {
 	c.once.Do(func() {
 		close(c.ended)
 		for _, side := range []net.Conn{c.Client, c.Server} {
-			_ = side.(*net.TCPConn).SetLinger(0)
+			_ = side.(gatedConn).SetLinger(0)
 			_ = side.Close()
 		}
 	})
