@@ -2,6 +2,8 @@ package pghold_test
 
 import (
 	"context"
+	"iter"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,4 +199,45 @@ func TestSchemaIsDropped_Release(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSchemaIsDropped_Watched: a watch, and Observe, end with an error that says what to do.
+func TestSchemaIsDropped_Watched(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), database(t)
+	s, look := lookingOften(t, url, pghold.SessionScope), connect(t, url)
+	must(s.Election("e").Campaign(ctx, nil))(t)
+	begun, ended := make(chan struct{}, 2), make(chan error, 2)
+	go follow(s.Watch(ctx, "", 0), begun, ended)
+	go follow(s.Election("e").Observe(ctx), begun, ended)
+	<-begun
+	<-begun
+	remove(t, look, "drop schema holdfast cascade")
+	for range 2 {
+		select {
+		case err := <-ended:
+			refused(t, err, holdfast.ErrUnavailable)
+			if !strings.Contains(err.Error(), "open it anew") {
+				t.Errorf("it does not say what to do: %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("it goes on without the schema")
+		}
+	}
+}
+
+// follow reads until the end, and tells the first of what comes.
+func follow[T any](seq iter.Seq2[T, error], begun chan<- struct{}, ended chan<- error) {
+	first := true
+	for _, err := range seq {
+		if err != nil {
+			ended <- err
+			return
+		}
+		if first {
+			first = false
+			begun <- struct{}{}
+		}
+	}
+	ended <- nil
 }

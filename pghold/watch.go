@@ -376,11 +376,12 @@ func (f *follower) pass(ctx context.Context, broken bool) error {
 	return nil
 }
 
-// resume subscribes again, until the server answers or ctx ends.
+// resume subscribes again, until the server answers or ctx ends. Without the schema there is nothing to watch, and nothing tells
+// the reader that what it has seen is gone but the end of the watch.
 func (f *follower) resume(ctx context.Context) error {
 	for pause := faultPause; ; pause = min(2*pause, time.Second) {
 		err := f.subscribe(ctx, driver.VerbResync)
-		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil || f.c.life.Err() != nil {
+		if !errors.Is(err, driver.ErrUnavailable) || isRemoved(err) || ctx.Err() != nil || f.c.life.Err() != nil {
 			return err
 		}
 		select {
