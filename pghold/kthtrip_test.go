@@ -64,7 +64,7 @@ func (p *kthPath) Open(ctx context.Context) (driver.Driver, error) {
 }
 
 func (p *kthPath) Arm(k int, f kthtrip.Fault) {
-	for _, m := range append([]mishap{silence}, mishaps...) {
+	for _, m := range append([]mishap{silence, deafness}, mishaps...) {
 		if m.name == string(f) {
 			p.arm(k, m)
 		}

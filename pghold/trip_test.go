@@ -91,6 +91,17 @@ var silence = mishap{"silence", true, true, func(c *tripConn, unit []byte, _ boo
 	return err == nil
 }}
 
+// deafness lets nothing pass any more, that trip neither.
+var deafness = mishap{"deafness", true, true, func(c *tripConn, unit []byte, _ bool) bool {
+	c.p.toClient.Shut()
+	c.p.toServer.Shut()
+	if !c.p.toServer.Pass(c.p.over) {
+		return false
+	}
+	_, err := c.server.Write(unit)
+	return err == nil
+}}
+
 // tripProxy is a way to the server on which one round trip meets a mishap: what a
 // client sends up to the message that the server answers with ReadyForQuery, or the
 // first message of a connection.

@@ -13,7 +13,9 @@ import (
 // their round trips on. One that says that it was not done has left nothing that keeps others out.
 func GivenUp(t *testing.T, e Engine) {
 	e.Faults = []Fault{Silence}
-	try(t, e, 0, givenUp())
+	try(t, e, 0, append(givenUp(), several))
+	e.Faults = []Fault{Deafness}
+	try(t, e, 0, []Operation{several}) // what is taken back step by step may not all be heard
 }
 
 // soon ends a request that waits for an answer.
@@ -22,14 +24,16 @@ const soon = 300 * time.Millisecond
 // ask is a request of the subject; it is given up when it has to wait, or soon.
 type ask func(ctx context.Context, waiting holdfast.HoldOption) (*holdfast.Hold, error)
 
-// givenUp are the requests of GivenUp.
-func givenUp() []Operation {
-	all := []Operation{{"several, given up", driver.FeatureAll, func(x *trial) {
-		a, b := x.name(mutexes, "a"), x.name(mutexes, "b")
-		x.givesUp(x.takes(b), []name{a, b}, func(ctx context.Context, waiting holdfast.HoldOption) (*holdfast.Hold, error) {
-			return x.client().AcquireAll(ctx, x.client().Mutex(a.text, waiting).Want(), x.client().Mutex(b.text, waiting).Want())
-		})
-	}}}
+// several is a request for two names of which the second is held.
+var several = Operation{"several, given up", driver.FeatureAll, func(x *trial) {
+	a, b := x.name(mutexes, "a"), x.name(mutexes, "b")
+	x.givesUp(x.takes(b), []name{a, b}, func(ctx context.Context, waiting holdfast.HoldOption) (*holdfast.Hold, error) {
+		return x.client().AcquireAll(ctx, x.client().Mutex(a.text, waiting).Want(), x.client().Mutex(b.text, waiting).Want())
+	})
+}}
+
+// givenUp are the requests of GivenUp for one name.
+func givenUp() (all []Operation) {
 	for _, k := range kinds {
 		all = append(all, Operation{k.name + " try, given up", k.needs, func(x *trial) {
 			n := x.name(k, "free")

@@ -38,9 +38,10 @@ const (
 	CutBefore Fault = "cut before" // the connection breaks before the engine hears the request
 	CutAfter  Fault = "cut after"  // the connection breaks when the engine has answered, before the client hears it
 	Delay     Fault = "delay"      // the answer comes [Late] late
-	// Silence is the fault of [GivenUp]: the engine hears the request, and then nothing passes either way until the fault is
-	// disarmed.
-	Silence Fault = "silence"
+	// Silence and Deafness are the faults of [GivenUp]: the engine hears the request, or does not, and then nothing passes either
+	// way until the fault is disarmed.
+	Silence  Fault = "silence"
+	Deafness Fault = "deafness"
 )
 
 const (

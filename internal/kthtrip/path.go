@@ -175,9 +175,13 @@ func (c *Conn) Trip(fits func(Fault) bool) Fault {
 	if !fits(p.fault) {
 		return ""
 	}
-	if p.fault == Silence {
+	switch p.fault {
+	case Silence:
 		p.toClient.Shut()
 		c.last.Store(true)
+	case Deafness:
+		p.toClient.Shut()
+		p.toServer.Shut()
 	}
 	return p.fault
 }

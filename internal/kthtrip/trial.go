@@ -180,7 +180,7 @@ func (x *trial) free(n name) {
 	x.token(n, h)
 	x.must("release of "+n.text, h.Release())
 	if n.delete != nil {
-		x.must("delete of "+n.text, n.delete(x.ctx, x.other(), n.text))
+		x.must("delete of "+n.text, x.eventually(func() error { return n.delete(x.ctx, x.other(), n.text) })) // a late arrival is taken back
 	}
 }
 
