@@ -5,26 +5,27 @@ import (
 	"sync"
 )
 
-// Gate lets everything through until it is shut. The zero value is open.
+// Gate lets everything through until it is shut, and again from when it is opened. The zero value is open.
 type Gate struct {
 	mu   sync.Mutex
 	shut chan struct{} // closed when it opens again; nil: it is open
+	over bool          // it was opened
 }
 
-// Shut has callers of Pass wait.
+// Shut has callers of Pass wait, until Open is called.
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut == nil {
+	if g.shut == nil && !g.over {
 		g.shut = make(chan struct{})
 	}
 }
 
-// Open ends that.
+// Open ends that for good: a fault that is under way when it is disarmed shuts nothing any more.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut != nil {
+	if g.over = true; g.shut != nil {
 		close(g.shut)
 		g.shut = nil
 	}
