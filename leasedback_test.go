@@ -305,7 +305,7 @@ func TestLeased_Remainders(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		if used < 2994 || 5*d.count() > 900 {
+		if used < 2994 || 10*d.count() > 900 {
 			t.Errorf("%d of 3000 were used with %d calls", used, d.count())
 		}
 	})

@@ -324,10 +324,14 @@ func (l *LeasedLimiter) try(c *leasedCall, rate limit.Rate) (d limit.Decision, f
 	now := driver.Now()
 	k := l.key(c.key, now)
 	d = limit.Decision{Asked: c.cost, Limit: rate.Limit(), Policy: rate.Name, ResetAfter: max(k.reset.Sub(now), 0)}
-	left, begins := k.use(c.cost, now, &d)
+	left := k.use(c.cost, now, &d)
 	lacks := c.cost // when it is asked for the next time
 	if !d.Allowed {
 		lacks -= left
+		begins, ever := k.together(c.cost, now)
+		if lacks <= 0 && !ever {
+			return d, noFetch(), nil
+		}
 		d.RetryAfter = k.refusal(lacks, begins, rate, now)
 	}
 	k.count(c, d.RetryAfter, now)
@@ -402,32 +406,39 @@ func (l *LeasedLimiter) asked(key string, now time.Time) *leasedKey {
 }
 
 // use takes n from the blocks that have begun, of the oldest first, and tells what is left in
-// all, and in how long so many have begun that n can be taken.
-func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64, begins time.Duration) {
-	var ready int64
-	kept := k.blocks[:0]
+// all, of blocks that have yet to begin too.
+func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64) {
+	k.blocks = slices.DeleteFunc(k.blocks, func(b *leasedBlock) bool { return b.left(now) <= 0 })
 	for _, b := range k.blocks {
-		has := b.left(now)
-		if has <= 0 {
-			continue
-		}
-		kept = append(kept, b)
-		later := b.begins(now)
-		if later == 0 {
-			ready += has
-		}
-		if left < n {
-			begins = max(begins, later)
-		}
-		left += has
+		left += b.left(now)
 	}
-	k.blocks = kept
-	if d.Allowed = ready >= n; d.Allowed {
+	d.Remaining = k.ready(now, 0)
+	if d.Allowed = d.Remaining >= n; d.Allowed {
 		left -= n
+		d.Remaining -= n
 		k.spend(n, now)
 	}
-	d.Remaining = left
-	return left, begins
+	return left
+}
+
+// ready is what can be used of the blocks a while from now.
+func (k *leasedKey) ready(now time.Time, while time.Duration) (sum int64) {
+	for _, b := range k.blocks {
+		if b.begins(now) <= while {
+			sum += max(min(b.Reservation.Cost-b.used, b.usable(now.Add(while))), 0)
+		}
+	}
+	return sum
+}
+
+// together is in how long the blocks have n; false: what is in hand has passed before the others begin.
+func (k *leasedKey) together(n int64, now time.Time) (time.Duration, bool) {
+	for _, b := range k.blocks {
+		if later := b.begins(now); k.ready(now, later) >= n {
+			return later, true
+		}
+	}
+	return 0, false
 }
 
 // spend takes n, which is there.

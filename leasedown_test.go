@@ -87,6 +87,48 @@ func TestLeased_RetryAfterBesideABlock(t *testing.T) {
 	}
 }
 
+// A cost near the burst is there after the time that it was told, a few times at most, also from a backend that is far away: blocks of
+// which one has passed before another begins are not waited for. Remaining is never above the burst.
+func TestLeased_CostNearTheBurst(t *testing.T) {
+	rate := limit.Rate{Count: 100, Per: time.Second, Burst: 50, Algorithm: limit.TokenBucket}
+	for _, trip := range []time.Duration{0, 10 * time.Millisecond, 40 * time.Millisecond} {
+		for seed := range uint64(10) {
+			t.Run(fmt.Sprint(trip, seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					_, d := limiting(t)
+					by := &atomic.Int64{}
+					by.Store(int64(trip))
+					blocks := openOn(t, lateLimits{d, by}).Limiter("l", rate).Leased()
+					defer blocks.Close()
+					rnd := rand.New(rand.NewPCG(seed, 1))
+					for range 5 {
+						for range 30 {
+							leasedUntil(t, blocks, 1+rnd.Int64N(2), 100)
+						}
+						leasedUntil(t, blocks, 40+rnd.Int64N(10), 5)
+					}
+				})
+			})
+		}
+	}
+}
+
+// leasedUntil asks for n until it is allowed, after the times that it is told.
+func leasedUntil(t *testing.T, blocks *holdfast.LeasedLimiter, n int64, tries int) {
+	t.Helper()
+	for range tries {
+		d, err := blocks.AllowN(t.Context(), "k", n)
+		if err != nil || d.Remaining > d.Limit {
+			t.Fatalf("%d is answered %+v, %v", n, d, err)
+		}
+		if d.Allowed {
+			return
+		}
+		time.Sleep(d.RetryAfter)
+	}
+	t.Fatalf("%d is refused %d times", n, tries)
+}
+
 // A cost that is refused, and asked for again and again, keeps no block from others, nor from a smaller cost.
 func TestLeased_RefusedKeepsNoBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
