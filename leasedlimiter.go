@@ -412,7 +412,7 @@ func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64) 
 	for _, b := range k.blocks {
 		left += b.left(now)
 	}
-	d.Remaining = k.ready(now, 0)
+	d.Remaining = k.ready(now, 0, 0)
 	if d.Allowed = d.Remaining >= n; d.Allowed {
 		left -= n
 		d.Remaining -= n
@@ -421,20 +421,21 @@ func (k *leasedKey) use(n int64, now time.Time, d *limit.Decision) (left int64) 
 	return left
 }
 
-// ready is what can be used of the blocks a while from now.
-func (k *leasedKey) ready(now time.Time, while time.Duration) (sum int64) {
+// ready is what can be used, a while from now, of the blocks that have begun by then or before.
+func (k *leasedKey) ready(now time.Time, begun, while time.Duration) (sum int64) {
 	for _, b := range k.blocks {
-		if b.begins(now) <= while {
+		if b.begins(now) <= begun {
 			sum += max(min(b.Reservation.Cost-b.used, b.usable(now.Add(while))), 0)
 		}
 	}
 	return sum
 }
 
-// together is in how long the blocks have n; false: what is in hand has passed before the others begin.
+// together is in how long the blocks have n, for a caller that comes a little late; false: what is in hand has passed
+// before the others begin.
 func (k *leasedKey) together(n int64, now time.Time) (time.Duration, bool) {
 	for _, b := range k.blocks {
-		if later := b.begins(now); k.ready(now, later) >= n {
+		if later := b.begins(now); k.ready(now, later, later+blockAhead/2) >= n {
 			return later, true
 		}
 	}

@@ -113,7 +113,7 @@ func TestLeased_CostNearTheBurst(t *testing.T) {
 	}
 }
 
-// leasedUntil asks for n until it is allowed, after the times that it is told.
+// leasedUntil asks for n until it is allowed, a little after the times that it is told.
 func leasedUntil(t *testing.T, blocks *holdfast.LeasedLimiter, n int64, tries int) {
 	t.Helper()
 	for range tries {
@@ -124,7 +124,7 @@ func leasedUntil(t *testing.T, blocks *holdfast.LeasedLimiter, n int64, tries in
 		if d.Allowed {
 			return
 		}
-		time.Sleep(d.RetryAfter)
+		time.Sleep(d.RetryAfter + 20*time.Millisecond)
 	}
 	t.Fatalf("%d is refused %d times", n, tries)
 }
