@@ -144,8 +144,8 @@ func (s *standing) expand(c Change) Change {
 	return s.exchange(c)
 }
 
-// exchange gives a member, at whose address the group was to find another that was seen there, the addresses that the other
-// has left. It is not where it was in any case; so no two members ever have one address, and after two have changed places
+// exchange gives a member the addresses that another has left, if that other one is to be found, and was seen, at the member's
+// address. It is not where it was in any case; so no two members ever have one address, and after two have changed places
 // one update is enough, whichever is told.
 func (s *standing) exchange(c Change) Change {
 	for _, e := range c.Update {
