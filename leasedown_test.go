@@ -88,7 +88,7 @@ func TestLeased_RetryAfterBesideABlock(t *testing.T) {
 }
 
 // A cost near the burst is there after the time that it was told, a few times at most, also from a backend that is far away: blocks of
-// which one has passed before another begins are not waited for. Remaining is never above the burst.
+// which one has passed before another begins are not waited for. Remaining is never above the burst, nor so much as is refused.
 func TestLeased_CostNearTheBurst(t *testing.T) {
 	rate := limit.Rate{Count: 100, Per: time.Second, Burst: 50, Algorithm: limit.TokenBucket}
 	for _, trip := range []time.Duration{0, 10 * time.Millisecond, 40 * time.Millisecond} {
@@ -118,7 +118,7 @@ func leasedUntil(t *testing.T, blocks *holdfast.LeasedLimiter, n int64, tries in
 	t.Helper()
 	for range tries {
 		d, err := blocks.AllowN(t.Context(), "k", n)
-		if err != nil || d.Remaining > d.Limit {
+		if err != nil || d.Remaining > d.Limit || !d.Allowed && d.Remaining >= n {
 			t.Fatalf("%d is answered %+v, %v", n, d, err)
 		}
 		if d.Allowed {
